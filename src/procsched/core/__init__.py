@@ -1,0 +1,1 @@
+"""The pure middle: is told the time, starts nothing, calls nobody."""
