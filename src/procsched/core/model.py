@@ -251,9 +251,11 @@ class Run:
         "due",
         "entry",
         "expected",
+        "followers",
         "future",
         "generation",
         "in_wall",
+        "last",
         "notes",
         "noticed",
         "number",
@@ -298,14 +300,19 @@ class Run:
         self.slot = -1
         self.start = 0
         """Monotonic instant of the claim of this attempt; 0 while unknown."""
-        self.future: Future[Any] | None = None
+        self.future: Any = None
+        """That of the call, or of the extra run; cancelling it cancels the run."""
+        self.followers: list[Future[Any]] = _NO_FUTURES
+        """Futures of those who only look on."""
         self.notes: Any = None
-        """The outer rings' own notes about the run."""
+        self.last: Any = None
+        """The outer rings' own notes about the run, and about its last attempt."""
 
     def __repr__(self) -> str:
         name = self.row.id if self.row is not None else "call"
         return f"<Run {name} #{self.number} attempt {self.attempt} {self.place.name}>"
 
 
+_NO_FUTURES: list[Future[Any]] = []
 _NO_RUNS: list[Run] = []
 """What an idle row's `live` and `held` are: one shared empty list, never changed, to keep a million rows small."""

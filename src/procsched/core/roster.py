@@ -36,6 +36,7 @@ class Slot:
         "armed",
         "booting_since",
         "doomed",
+        "heavy",
         "index",
         "owes",
         "pid",
@@ -63,6 +64,8 @@ class Slot:
         """Ticket of the single run that couldn't be withdrawn: it has been claimed."""
         self.booting_since = 0
         self.runs_done = 0
+        self.heavy = False
+        """Its worker was above its memory limit after its last run."""
         self.doomed: str | None = None
         """Why its worker was killed by us; None: it wasn't."""
 
@@ -102,6 +105,7 @@ class Roster:
         slot.state = SlotState.UP
         slot.pid = pid
         slot.runs_done = 0
+        slot.heavy = False
 
     def offered(self, slot: Slot, runs: Iterable[Run], now: int, *, armed: bool = False) -> None:
         if not slot.runs:

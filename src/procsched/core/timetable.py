@@ -9,9 +9,7 @@ Theory of operation
 3. ``promote`` moves what has become due to the ready heap. ``take`` turns the first ready entries into runs for a
    worker, and decides there, when a run could be handed over, what becomes of missed slots. ``put_back`` undoes a
    take. ``settle`` ends an attempt, and plans the next slot.
-4. An id never has more than ``max_instances`` runs in hand, over all its generations: the row's own ``hands``, and the
-   ``ghosts`` of older generations that still execute. What can't go for that reason is *held* on its row, and goes
-   back to the ready heap, under its old key, when a hand is free.
+4. An id never has more than ``max_instances`` runs in hand, over all its generations (`Hands`).
 5. Each change that a caller's thread makes has one commit point (an entry is pushed before its item points to it, a
    row is complete before the table has it), so that an interrupt between any two steps leaves it valid.
 
@@ -24,8 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from procsched.core.hands import Hands
 from procsched.core.model import (
-    _NO_RUNS,
     NOWHERE,
     JobState,
     Missed,
@@ -35,7 +33,6 @@ from procsched.core.model import (
     Run,
     Timebase,
 )
-from procsched.core.queues import Queues
 from procsched.core.schedules import FixedDelay
 from procsched.core.slots import (
     ScheduleFailed,
@@ -83,26 +80,22 @@ class Changes:
     paused: list[tuple[JobRow, Exception | None]] = field(default_factory=list)
     """By failures (None), or by what the schedule raised."""
     finished: list[JobRow] = field(default_factory=list)
+    over: list[JobRow] = field(default_factory=list)
+    """Jobs that a shutdown has ended."""
     retry_at: int | None = None
     """The settled run goes on, at this monotonic instant."""
     prevented: bool = False
     """Whether something was kept from starting."""
 
 
-class Timetable:
-    """The generation table and the queues. Its methods are called under one lock that its owner holds."""
+class Timetable(Hands):
+    """What happens to jobs and runs. Its methods are called under one lock that its owner holds."""
 
     def __init__(self, order: ReadyOrder = ReadyOrder.DUE) -> None:
-        self.jobs: dict[str, JobRow] = {}
-        self.paused: set[JobRow] = set()
-        self.ghosts: dict[str, int] = {}
-        """By id: runs in hand of generations other than the living row's."""
+        super().__init__(order)
         self.calls = 0
         """Submitted calls that haven't ended."""
-        self.live = 0
-        """Runs of jobs that haven't ended (next slots aren't runs yet)."""
         self.missed = 0
-        self.queues = Queues(self.jobs, order)
         self._generation = 0
         self._epoch = 0
         """Of the calendar: goes up when the wall clock is set back far."""
@@ -363,7 +356,8 @@ class Timetable:
         for item in list(self.queues.items()):
             if isinstance(item, Run) and item.row is None and (cancel_calls or item.planned is not None):
                 changes.cancelled += self.drop(item, now).cancelled
-        for row in list(self.jobs.values()):
+        changes.over = list(self.jobs.values())
+        for row in changes.over:
             self._end_job(row, now, changes)
         return changes
 
@@ -656,52 +650,3 @@ class Timetable:
         changes.skipped.append(run)
         if row.planning:
             self._plan_following(row, run.planned, base_time(row.schedule, now), now, changes, 0.0)
-
-    def _join(self, row: JobRow, run: Run) -> None:
-        row.live = [*row.live, run]
-        self.live += 1
-
-    def _leave(self, row: JobRow, run: Run) -> None:
-        """The run is over: out of the row's lists, its hand free."""
-        self._uncount(row, run)
-        row.live = [other for other in row.live if other is not run] or _NO_RUNS
-        if row.held:
-            row.held = [other for other in row.held if other is not run] or _NO_RUNS
-        if row.extra is run:
-            row.extra = None
-        self.live -= 1
-
-    def _count(self, row: JobRow, run: Run) -> None:
-        if not run.counted:
-            run.counted = True
-            row.hands += 1
-        if row.extra is run:
-            row.extra = None
-
-    def _uncount(self, row: JobRow, run: Run) -> None:
-        if not run.counted:
-            return
-        run.counted = False
-        row.hands -= 1
-        if self.jobs.get(row.id) is not row:
-            left = self.ghosts.get(row.id, 0) - 1
-            if left > 0:
-                self.ghosts[row.id] = left
-            else:
-                self.ghosts.pop(row.id, None)
-
-    def _is_full(self, row: JobRow) -> bool:
-        return row.hands + self.ghosts.get(row.id, 0) >= row.options.max_instances
-
-    def _free_hand(self, id: str, now: Now) -> None:
-        """What the living job of this id holds may try again, under its old keys."""
-        row = self.jobs.get(id)
-        if row is None or (row.place is not Place.HELD and not row.held) or self._is_full(row):
-            return
-        if row.place is Place.HELD:
-            if row.busy_until is not None:
-                row.busy_until = base_time(row.schedule, now)
-            self.queues.push_ready(row)
-        held, row.held = row.held, _NO_RUNS
-        for run in held:
-            self.queues.push_ready(run)
