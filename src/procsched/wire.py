@@ -284,6 +284,11 @@ def plain_loads(data: bytes | bytearray | memoryview, *, buffers: Any = None) ->
     return _PlainUnpickler(io.BytesIO(data), buffers=buffers).load()
 
 
+def missing(text: str) -> Any:
+    """Stands in for a body that the parent could not hand over: the run fails where it would be decoded."""
+    raise OSError(text)
+
+
 def failure(body: object) -> Failure:
     """Read the body of a failed run; never raises: what can't be read is told as such."""
     if isinstance(body, (bytes, Spooled)):

@@ -152,7 +152,7 @@ class Worker:
         gc.collect()
         gc.freeze()  # what the boot made lives as long as the process; no collection need look at it
         self.baseline = Baseline()
-        self.report(HELLO, 0, 0, 0, monotonic_ns(), 0, self._peak_now(), 0)
+        self.report(HELLO, 0, 0, 0, monotonic_ns(), 0, self._peak_now(), self.inherited_peak)
         local, read, tickets = self.local, os.read, self.tickets
         while True:
             if not local:
