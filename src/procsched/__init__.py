@@ -1,0 +1,1 @@
+"""Placeholder: the public names come here, lazily."""
