@@ -110,6 +110,9 @@ class RemoteError(ProcschedError):
 class TaskFileError(ProcschedError):
     """A task file can't be used: missing, broken, without jobs, or with one id twice. The message says how to mend it."""
 
+    user_traceback: str = ""
+    """What the file itself raised, as text without frames of procsched; empty when it raised nothing."""
+
 
 class InternalError(ProcschedError):
     """A bug of procsched, not of yours: please report it with the traceback that came with it."""
