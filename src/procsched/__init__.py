@@ -6,9 +6,7 @@ loads only what its runs need.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as typing has it, without the milliseconds of its import
 if TYPE_CHECKING:
     from procsched.context import current_run
     from procsched.core.calendars import Cron, Daily
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
         WorkerReplaced,
         WorkerStarted,
     )
-    from procsched.job import Job
+    from procsched.jobs import Job
     from procsched.records import RunError, RunRecord, Waited
     from procsched.scheduler import ProcessScheduler
     from procsched.taskfile import job
@@ -112,6 +110,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# No module of the package may be called like a public name: importing a submodule sets it as an attribute here. So
+# class Job lives in jobs.py, or the first import of it would put a module in the place of the decorator `job`.
 _NAMES_OF = {
     "procsched.context": "current_run",
     "procsched.core.calendars": "Cron Daily",
@@ -126,7 +126,7 @@ _NAMES_OF = {
         "Event JobAdded JobCancelled JobFinished JobPaused JobReplaced JobResumed RunEnded RunProgress RunRetrying"
         " RunSlow RunStarted SchedulerStarted SchedulerStopped WorkerLost WorkerReplaced WorkerStarted"
     ),
-    "procsched.job": "Job",
+    "procsched.jobs": "Job",
     "procsched.records": "RunError RunRecord Waited",
     "procsched.scheduler": "ProcessScheduler",
     "procsched.taskfile": "job",
@@ -138,6 +138,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -24,23 +24,42 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from procsched.errors import SchedulerClosed, TaskFileError
-
 if TYPE_CHECKING:
     from datetime import datetime
     from types import ModuleType
 
     from procsched.core.schedules import Schedule
+    from procsched.errors import TaskFileError
 
-__all__ = ["JobDefinition", "TaskFile", "import_source", "is_loading", "job", "load", "loaded_sources", "source_of"]
+__all__ = [
+    "JobDefinition",
+    "TaskFile",
+    "import_source",
+    "is_loading",
+    "job",
+    "load",
+    "loaded_sources",
+    "source_of",
+    "trimmed_traceback",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _DEFINITIONS = "__procsched_jobs__"  # in the globals of the module, so that they live and die with it
 
-_OPTIONS = frozenset(
-    "args kwargs id replace_existing tags priority max_instances retry pause_after_failures timeout warn_after"
-    " misfire_grace_time".split()
+_OPTIONS = (  # what ProcessScheduler.schedule takes by keyword
+    "args",
+    "id",
+    "kwargs",
+    "max_instances",
+    "misfire_grace_time",
+    "pause_after_failures",
+    "priority",
+    "replace_existing",
+    "retry",
+    "tags",
+    "timeout",
+    "warn_after",
 )
 
 _sources: dict[str, str] = {}  # module name -> absolute path, of every file that was loaded here
@@ -85,12 +104,12 @@ def job(when: Schedule | datetime, **options: Any) -> Callable[[_F], _F]:
     function itself stays as it is. Raises `TypeError` where the decorator stands, for what no scheduler could run.
     """
     _check_when(when)
-    unknown = sorted(options.keys() - _OPTIONS)
+    unknown = sorted(options.keys() - set(_OPTIONS))
     if unknown:
         import difflib
 
         near = difflib.get_close_matches(unknown[0], _OPTIONS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(_OPTIONS))}"
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_OPTIONS)}"
         raise TypeError(f"job() has no option {unknown[0]!r}; {hint}")
     frame = sys._getframe(1)
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -124,7 +143,7 @@ def load(path_or_module: str | os.PathLike[str] | ModuleType) -> TaskFile:
     path = _checked_path(text)
     name = _name_for(path)
     if (get_ident(), path) in _loading:
-        raise TaskFileError(f'{text} loads itself. Put that part behind: if __name__ == "__main__":')
+        raise _unusable(f'{text} loads itself. Put that part behind: if __name__ == "__main__":')
     try:
         import_source(name, path)
     except (Exception, SystemExit) as error:
@@ -167,14 +186,13 @@ def import_source(module_name: str, path: str) -> None:
     _loading.append(entry := (get_ident(), path))
     try:
         spec.loader.exec_module(module)
-    except SchedulerClosed:
-        pass  # an unguarded main met its inert scheduler: what was defined before it is there
-    except BaseException:
-        if present is None:
-            del sys.modules[module_name]
-        else:
-            sys.modules[module_name] = present
-        raise
+    except BaseException as error:
+        if not _met_inert_scheduler(error):  # an unguarded main: what was defined before it is there
+            if present is None:
+                del sys.modules[module_name]
+            else:
+                sys.modules[module_name] = present
+            raise
     finally:
         _loading.remove(entry)
     _sources[module_name] = path
@@ -195,7 +213,7 @@ def _load_dotted(name: str) -> TaskFile:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             hint = f". Did you mean {name}.py?" if os.path.exists(f"{name}.py") else ""
-            raise TaskFileError(f"there is no file {name}, and no module of that name can be imported{hint}") from error
+            raise _unusable(f"there is no file {name}, and no module of that name can be imported{hint}") from error
         raise _load_error(name, error) from error
     except (Exception, SystemExit) as error:
         raise _load_error(name, error) from error
@@ -206,13 +224,13 @@ def _checked_path(text: str) -> str:
     if os.path.isdir(text):
         inside = os.path.join(text, "tasks.py")
         hint = f"did you mean {inside}?" if os.path.isfile(inside) else "name the Python file that has the jobs"
-        raise TaskFileError(f"{text} is a folder: {hint}")
+        raise _unusable(f"{text} is a folder: {hint}")
     if not os.path.exists(text):
-        raise TaskFileError(f"there is no file {text} (looked in {os.getcwd()}){_similar(text)}")
+        raise _unusable(f"there is no file {text} (looked in {os.getcwd()}){_similar(text)}")
     if not text.endswith(".py"):
-        raise TaskFileError(f"{text} isn't a Python file: the name of a task file ends in .py")
+        raise _unusable(f"{text} isn't a Python file: the name of a task file ends in .py")
     if not os.access(text, os.R_OK):
-        raise TaskFileError(f"{text} can't be read: permission denied")
+        raise _unusable(f"{text} can't be read: permission denied")
     return os.path.realpath(text)
 
 
@@ -268,15 +286,15 @@ def _read(module: ModuleType, shown: str, source: tuple[str, str] | None) -> Tas
     for definition in task_file.jobs:
         if definition.id in places:
             first, second = sorted((places[definition.id], definition.place), key=_line_order)
-            raise TaskFileError(
+            raise _unusable(
                 f"{shown} defines the job id {definition.id!r} twice: at {first} and at {second}."
                 ' Give one of them another id: @job(…, id="another")'
             )
         places[definition.id] = definition.place
     if task_file.setup is not None and not callable(task_file.setup):
-        raise TaskFileError(f"setup in {shown} isn't a function: it should be def setup(scheduler), or have another name")
+        raise _unusable(f"setup in {shown} isn't a function: it should be def setup(scheduler), or have another name")
     if not task_file.jobs and task_file.setup is None:
-        raise TaskFileError(
+        raise _unusable(
             f"{shown} defines no job: put @job(FixedRate(\"30s\")) above a function, or define setup(scheduler)"
             f"{_jobs_elsewhere(module)}"
         )
@@ -329,10 +347,26 @@ def _check_function(fn: object) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ errors
+# The module of that name drags in concurrent.futures.process, 15 ms that each worker would pay at boot.
+
+
+def _unusable(message: str, user_traceback: str = "") -> TaskFileError:
+    from procsched.errors import TaskFileError
+
+    error = TaskFileError(message)
+    error.user_traceback = user_traceback
+    return error
+
+
+def _met_inert_scheduler(error: BaseException) -> bool:
+    errors = sys.modules.get("procsched.errors")
+    return errors is not None and isinstance(error, errors.SchedulerClosed)
 
 
 def _load_error(shown: str, error: BaseException) -> TaskFileError:
     """What the file raised, told with its own traceback: no frame of ours or of importlib in it."""
+    from procsched.errors import TaskFileError
+
     if isinstance(error, TaskFileError):  # a task file that loads another one
         return error
     if isinstance(error, SyntaxError):
@@ -343,9 +377,7 @@ def _load_error(shown: str, error: BaseException) -> TaskFileError:
         what = f'{shown} called sys.exit({error.code!r}) while it was loaded. Put that behind: if __name__ == "__main__":'
     else:
         what = f"{shown} raised {type(error).__name__} while it was loaded{_import_hint(shown, error)}"
-    made = TaskFileError(what)
-    made.user_traceback = user_traceback(error)
-    return made
+    return _unusable(what, trimmed_traceback(error))
 
 
 def _import_hint(shown: str, error: BaseException) -> str:
@@ -356,7 +388,7 @@ def _import_hint(shown: str, error: BaseException) -> str:
     return ""
 
 
-def user_traceback(error: BaseException) -> str:
+def trimmed_traceback(error: BaseException) -> str:
     """The traceback of an error as its author should see it: frames of procsched and of importlib are left out."""
     import traceback
 

@@ -46,11 +46,12 @@ def check(tasks: str) -> Status:
         found = 0
         scheduler = loading.open_scheduler(ProcessScheduler, workers=1)
         try:
+            width = max(map(len, catalogue.plans), default=0)
             for plan in catalogue.plans.values():
                 fault = _fault(scheduler, plan, task_file.source)
                 found += bool(fault)
                 word = paint.red("wrong") if fault else paint.green("ok   ")
-                say(f"{word}  {plan.job.id}  {fault or repr(plan.when)}")
+                say(f"{word}  {plan.job.id.ljust(width)}  {fault or repr(plan.when)}")
         except PoolUnusable as error:
             raise _blame(error, tasks) from error
         finally:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from procsched.core.model import Outcome
 from procsched.events import RunEnded
 from procsched.observe import human
+from procsched.observe.log import error_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from procsched.cli.output import Paint
     from procsched.records import RunRecord
 
@@ -39,14 +42,14 @@ class LineFormatter(logging.Formatter):
         moment = time.localtime(record.created)
         clock = self._paint.dim(time.strftime("%H:%M:%S", moment))
         event = getattr(record, "event", None)
-        text = f"{clock}  {self._run(event.record, record) if isinstance(event, RunEnded) else self._sentence(record)}"
+        text = f"{clock}  {self._run(event.record) if isinstance(event, RunEnded) else self._sentence(record)}"
         day = time.strftime("%A, %Y-%m-%d", moment)
         if day != self._day:
             text = f"{self._paint.dim(day)}\n{text}" if self._day else text
             self._day = day
         return text
 
-    def _run(self, run: RunRecord, record: logging.LogRecord) -> str:
+    def _run(self, run: RunRecord) -> str:
         self.make_room([run.job_id])
         outcome = run.outcome.value.replace("_", " ").ljust(9)
         words = [
@@ -63,11 +66,10 @@ class LineFormatter(logging.Formatter):
             words.append(f"attempt {run.attempt}")
         if run.held_by:
             words.append(f"held by {run.held_by}")
-        line = "  ".join(words)
         if run.error is None:
-            return line
-        _, _, error = record.getMessage().partition(": ")  # as the log tells it: message, tracebacks, hints
-        return f"{line}\n{_indented(error)}"
+            return "  ".join(words)
+        why, newline, rest = error_text(run.error).partition("\n")
+        return f"{'  '.join([*words, why])}{newline}{_indented(rest)}"
 
     def _sentence(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
@@ -83,7 +85,7 @@ class LineFormatter(logging.Formatter):
         first, newline, rest = text.partition("\n")
         return f"{first}\n{_indented(rest)}" if newline else first
 
-    def _colour(self, outcome: Outcome):  # type: ignore[no-untyped-def]
+    def _colour(self, outcome: Outcome) -> Callable[[str], str]:
         if outcome is Outcome.SUCCEEDED:
             return self._paint.green
         return self._paint.yellow if outcome in (Outcome.SKIPPED, Outcome.CANCELLED) else self._paint.red

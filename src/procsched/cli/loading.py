@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from procsched import taskfile
@@ -13,7 +14,7 @@ from procsched.cli.status import CommandFailed, Status
 from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, SchedulerClosed, TaskFileError
 from procsched.taskfile import TaskFile
 
-__all__ = ["fill", "load", "open_scheduler", "telling_authors"]
+__all__ = ["check_ids", "fill", "load", "open_scheduler", "telling_authors"]
 
 _S = TypeVar("_S")
 
@@ -44,6 +45,16 @@ def fill(scheduler: Any, task_file: TaskFile, path: str) -> None:
             task_file.setup(scheduler)
 
 
+def check_ids(asked: Collection[str], known: Collection[str]) -> None:
+    """Raise `CommandFailed` for the first id that isn't known."""
+    for job_id in sorted(asked):
+        if job_id in known:
+            continue
+        near = get_close_matches(job_id, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known)) or 'none at all'}"
+        raise CommandFailed(f"no job has the id {job_id!r}; {hint}")
+
+
 @contextmanager
 def telling_authors(what: str) -> Iterator[None]:
     """Turn whatever a task file raises into `CommandFailed`, with its author's frames and none of ours."""
@@ -54,10 +65,10 @@ def telling_authors(what: str) -> Iterator[None]:
     except TaskFileError as error:
         raise CommandFailed(str(error), detail=error.user_traceback) from error
     except SchedulerClosed as error:
-        raise CommandFailed(f"{what}: {error}", Status.USAGE, taskfile.user_traceback(error)) from error
+        raise CommandFailed(f"{what}: {error}", Status.USAGE, taskfile.trimmed_traceback(error)) from error
     except (ProcschedError, ValueError, TypeError) as error:
-        own = taskfile.user_traceback(error)
+        own = taskfile.trimmed_traceback(error)
         detail = own if "\n  File " in own else ""  # nothing but our own frames: the message says it all
         raise CommandFailed(f"{what}: {error}", Status.USAGE, detail) from error
     except Exception as error:
-        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, taskfile.user_traceback(error)) from error
+        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, taskfile.trimmed_traceback(error)) from error

@@ -23,9 +23,9 @@ class _Duration(click.ParamType):
         except ValueError:
             number = text
         try:
-            return duration_ns(number, "it", zero=True) / 1e9
+            return duration_ns(number, "the duration", zero=True) / 1e9
         except (TypeError, ValueError) as error:
-            self.fail(f"{text!r} is no duration: write 250ms, 90s, 1h30m or a number of seconds ({error})", param, ctx)
+            self.fail(str(error), param, ctx)
 
 
 DURATION = _Duration()

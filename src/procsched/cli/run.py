@@ -78,6 +78,8 @@ def run(
     formatter = logs.configure(log_level, log_format)
     with StopSignals() as signals:
         task_file = loading.load(tasks)
+        if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
+            loading.check_ids(only, [definition.id for definition in task_file.jobs])
         scheduler = _start(workers, only, single_instance)
         session = _Session(scheduler, signals, grace)
         try:
@@ -185,10 +187,10 @@ class _Session:
         if executing:
             again = "; the same signal again ends them at once" if self._signals.first else ""
             _log.info(
-                "stopping%s: nothing new starts, %s may take %s to finish%s",
+                "stopping%s: nothing new starts, %s may take %g s to finish%s",
                 self._cause(),
                 ", ".join(executing),
-                human.seconds(self._grace),
+                self._grace,
                 again,
             )
         else:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from procsched.cli.status import CommandFailed
+from procsched.cli.loading import check_ids
 from procsched.core.schedules import After, Schedule
-from procsched.job import Job
 from procsched.scheduler import ProcessScheduler
 from procsched.testing import ManualScheduler
 
-__all__ = ["Catalogue", "HeldScheduler", "Plan", "check_ids"]
+if TYPE_CHECKING:
+    from procsched.jobs import Job
+
+__all__ = ["Catalogue", "HeldScheduler", "Plan"]
 
 _NEVER = After("36500d")
 
@@ -74,13 +75,3 @@ class HeldScheduler(ProcessScheduler):
         for job, when in self._held:
             job.reschedule(when)
         self._held.clear()
-
-
-def check_ids(asked: Collection[str], known: Collection[str]) -> None:
-    """Raise `CommandFailed` for the first id that isn't known."""
-    for job_id in sorted(asked):
-        if job_id in known:
-            continue
-        near = get_close_matches(job_id, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known)) or 'none at all'}"
-        raise CommandFailed(f"no job has the id {job_id!r}; {hint}")

@@ -16,7 +16,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["StopSignals"]
 
@@ -45,7 +45,7 @@ class StopSignals:
         self._thread = threading.Thread(target=self._read, name="procsched signals", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> StopSignals:
+    def __enter__(self) -> Self:
         self._old_handlers: list[Any] = [signal.signal(number, self._handle) for number in _SIGNALS]
         return self
 

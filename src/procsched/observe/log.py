@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procsched.records import RunError, RunRecord
     from procsched.wire import RemoteDropped, RemoteLog
 
-__all__ = ["log_dropped", "log_event", "log_remote", "run_line"]
+__all__ = ["error_text", "log_dropped", "log_event", "log_remote", "run_line"]
 
 _runs = logging.getLogger("procsched.run")
 _jobs = logging.getLogger("procsched.job")
@@ -90,21 +90,8 @@ def run_line(record: RunRecord) -> str:
     return ", ".join(words)
 
 
-# ------------------------------------------------------------------------------------------------------------- runs
-
-
-def _run_ended(event: events.RunEnded) -> None:
-    record = event.record
-    level = _LEVELS[record.outcome]
-    if not _runs.isEnabledFor(level):
-        return
-    text = run_line(record)
-    if record.error is not None:
-        text += f": {_error_text(record.error)}"
-    _runs.log(level, "%s", text, extra=_who_ran(record, event))
-
-
-def _error_text(error: RunError) -> str:
+def error_text(error: RunError) -> str:
+    """Why, in a first line, then the tracebacks, then what it logged last."""
     parts = [f"{error.type}: {error.message}" if error.message else error.type]
     if error.oom:
         parts[0] += " (the kernel's out-of-memory killer ended its worker)"
@@ -116,6 +103,20 @@ def _error_text(error: RunError) -> str:
         parts.append("Its last log records:")
         parts.extend(f"  {line}" for line in error.logs)
     return "\n".join(parts)
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+def _run_ended(event: events.RunEnded) -> None:
+    record = event.record
+    level = _LEVELS[record.outcome]
+    if not _runs.isEnabledFor(level):
+        return
+    text = run_line(record)
+    if record.error is not None:
+        text += f": {error_text(record.error)}"
+    _runs.log(level, "%s", text, extra=_who_ran(record, event))
 
 
 def _run_started(event: events.RunStarted) -> None:
@@ -135,7 +136,7 @@ def _run_slow(event: events.RunSlow) -> None:
 def _run_retrying(event: events.RunRetrying) -> None:
     text = f"{run_line(event.record)}; next attempt in {human.seconds(event.retry_in)}"
     if event.record.error is not None:
-        text += f": {_error_text(event.record.error)}"
+        text += f": {error_text(event.record.error)}"
     _runs.warning("%s", text, extra=_who_ran(event.record, event))
 
 
