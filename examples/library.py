@@ -1,6 +1,6 @@
 """procsched as a library: the same pool runs things now, later, and again and again.
 
-    python examples/library.py
+python examples/library.py
 """
 
 from procsched import After, FixedRate, Outcome, ProcessScheduler, RunEnded, current_run

@@ -168,7 +168,7 @@ def is_loading() -> bool:
 
 
 def import_source(module_name: str, path: str) -> None:
-    """Load a file as that module, unless it is already. What the file raises passes through, and nothing stays of it."""
+    """Load a file as that module, unless it is already. What the file raises passes through, and leaves no module."""
     present = sys.modules.get(module_name)
     if present is not None and _is_file_of(present, path):
         _sources.setdefault(module_name, path)
@@ -202,7 +202,9 @@ def import_source(module_name: str, path: str) -> None:
 
 
 def _is_dotted_name(text: str) -> bool:
-    return not text.endswith(".py") and all(part.isidentifier() for part in text.split(".")) and not os.path.exists(text)
+    if text.endswith(".py") or os.path.exists(text):
+        return False
+    return all(part.isidentifier() for part in text.split("."))
 
 
 def _load_dotted(name: str) -> TaskFile:
@@ -295,7 +297,7 @@ def _read(module: ModuleType, shown: str, source: tuple[str, str] | None) -> Tas
         raise _unusable(f"setup in {shown} isn't a function: it should be def setup(scheduler), or have another name")
     if not task_file.jobs and task_file.setup is None:
         raise _unusable(
-            f"{shown} defines no job: put @job(FixedRate(\"30s\")) above a function, or define setup(scheduler)"
+            f'{shown} defines no job: put @job(FixedRate("30s")) above a function, or define setup(scheduler)'
             f"{_jobs_elsewhere(module)}"
         )
     return task_file
@@ -324,10 +326,10 @@ def _check_when(when: object) -> None:
     if isinstance(when, datetime):
         return
     if callable(when) and not isinstance(when, type):
-        raise TypeError("job() wants to know when to run: write @job(FixedRate(\"30s\")) instead of @job")
+        raise TypeError('job() wants to know when to run: write @job(FixedRate("30s")) instead of @job')
     raise TypeError(
-        f"job() wants a schedule, not {when!r}: FixedRate(\"30s\") for a period, FixedDelay(\"30s\") for a pause"
-        " after each run, After(\"30s\") for once, Daily(\"02:00\"), Cron(\"0 2 * * *\") or an aware datetime"
+        f'job() wants a schedule, not {when!r}: FixedRate("30s") for a period, FixedDelay("30s") for a pause'
+        ' after each run, After("30s") for once, Daily("02:00"), Cron("0 2 * * *") or an aware datetime'
     )
 
 
@@ -374,7 +376,8 @@ def _load_error(shown: str, error: BaseException) -> TaskFileError:
         sibling = error.filename is not None and os.path.basename(error.filename) != os.path.basename(shown)
         what = f"{shown} {f'imports {error.filename}, which ' if sibling else ''}can't be parsed: {error.msg}{line}"
     elif isinstance(error, SystemExit):
-        what = f'{shown} called sys.exit({error.code!r}) while it was loaded. Put that behind: if __name__ == "__main__":'
+        what = f"{shown} called sys.exit({error.code!r}) while it was loaded."
+        what += ' Put that behind: if __name__ == "__main__":'
     else:
         what = f"{shown} raised {type(error).__name__} while it was loaded{_import_hint(shown, error)}"
     return _unusable(what, trimmed_traceback(error))

@@ -1,6 +1,6 @@
 """How a log record becomes a line that a person enjoys. In the parent.
 
-    14:02:31  complexity   #12  succeeded    1.32 s   0.41 ms late  worker 1
+14:02:31  complexity   #12  succeeded    1.32 s   0.41 ms late  worker 1
 """
 
 from __future__ import annotations

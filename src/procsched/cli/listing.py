@@ -21,7 +21,9 @@ __all__ = ["list_jobs"]
 
 @click.command("list")
 @options.TASKS
-@click.option("--next", "upcoming", type=click.IntRange(min=1, max=10_000), default=1, metavar="N", help="So many runs ahead.")
+@click.option(
+    "--next", "upcoming", type=click.IntRange(1, 10_000), default=1, metavar="N", help="Show so many runs of each job."
+)
 @click.option("--json", "as_json", is_flag=True, help="An array of objects with id and next_run_time (ISO 8601).")
 def list_jobs(tasks: str, upcoming: int, as_json: bool) -> Status:
     """Show the jobs of TASKS.PY and their next run times.

@@ -71,4 +71,5 @@ def telling_authors(what: str) -> Iterator[None]:
         detail = own if "\n  File " in own else ""  # nothing but our own frames: the message says it all
         raise CommandFailed(f"{what}: {error}", Status.USAGE, detail) from error
     except Exception as error:
-        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, taskfile.trimmed_traceback(error)) from error
+        own = taskfile.trimmed_traceback(error)
+        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, own) from error

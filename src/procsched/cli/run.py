@@ -25,6 +25,7 @@ from procsched.observe import human
 
 if TYPE_CHECKING:
     from procsched.scheduler import ProcessScheduler
+    from procsched.taskfile import TaskFile
 
 __all__ = ["run"]
 
@@ -37,11 +38,11 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
 @click.command()
 @options.TASKS
 @click.option("--workers", type=options.WORKERS, metavar="N", help="Worker processes. Default: one per usable core.")
-@click.option("--for", "for_", type=options.DURATION, metavar="TIME", help="End after this time, such as 60s or 1h30m.")
+@click.option("--for", "for_", type=options.duration, metavar="TIME", help="End after this time, such as 60s or 1h30m.")
 @click.option("--until-idle", is_flag=True, help="End when no job is left.")
 @click.option(
     "--grace",
-    type=options.DURATION,
+    type=options.duration,
     default="30s",
     show_default=True,
     metavar="TIME",
@@ -151,7 +152,7 @@ class _Session:
 
     # ---- the stages, in the main thread
 
-    def load(self, tasks: str, task_file: loading.TaskFile) -> None:
+    def load(self, tasks: str, task_file: TaskFile) -> None:
         from procsched.cli.selection import HeldScheduler
 
         scheduler = self._scheduler

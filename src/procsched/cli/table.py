@@ -8,7 +8,7 @@ __all__ = ["render"]
 
 
 def render(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> list[str]:
-    """Lines of a table. ``right`` has an ``r`` for each column that is set flush right, anything else for the others."""
+    """Lines of a table. ``right`` has an ``r`` for each column that is set flush right, another letter for the rest."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(row: Sequence[str]) -> str:

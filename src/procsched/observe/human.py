@@ -6,7 +6,7 @@ __all__ = ["count", "seconds", "size"]
 
 
 def seconds(value: float) -> str:
-    """A duration with three significant digits and the unit that suits it: ``"412 us"``, ``"1.32 s"``, ``"2 h 05 min"``."""
+    """A duration with three digits and the unit that suits it: ``"412 us"``, ``"1.32 s"``, ``"2 h 05 min"``."""
     if value < 0:
         return f"-{seconds(-value)}"
     if value < 0.9995e-3:

@@ -1,8 +1,8 @@
 """Writes events to the standard `logging`, and hands on what runs logged in their workers. In the parent.
 
 Loggers: ``procsched.run``, ``procsched.job``, ``procsched.worker``, ``procsched.scheduler``. Every record of ours, and
-every one that came from a worker, has the attributes ``job``, ``run``, ``worker`` and ``pid`` (None where there is none),
-so that a format may name them; ours have ``event`` too.
+every one that came from a worker, has the attributes ``job``, ``run``, ``worker`` and ``pid`` (None where there is
+none), so that a format may name them; ours have ``event`` too.
 
 The delivery side calls `log_event` for each event: a successful run is by far the most frequent one, so its path asks
 for the level first and builds nothing before.
@@ -169,7 +169,8 @@ _last_boot_error = ""  # the same one, from every slot again and again, is shown
 
 
 def _worker_started(event: events.WorkerStarted) -> None:
-    _workers.debug("worker %d is up, pid %d", event.worker, event.pid, extra=_who(None, None, event.worker, event.pid, event))
+    who = _who(None, None, event.worker, event.pid, event)
+    _workers.debug("worker %d is up, pid %d", event.worker, event.pid, extra=who)
 
 
 def _worker_lost(event: events.WorkerLost) -> None:
