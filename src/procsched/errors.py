@@ -108,7 +108,10 @@ class RemoteError(ProcschedError):
 
 
 class TaskFileError(ProcschedError):
-    """A task file can't be used: missing, broken, without jobs, or with one id twice. The message says how to mend it."""
+    """A task file can't be used: missing, broken, without jobs, or with one id twice. The message says what to do."""
+
+    user_traceback: str = ""
+    """What the file itself raised, as text without frames of procsched; empty when it raised nothing."""
 
 
 class InternalError(ProcschedError):

@@ -1,0 +1,5 @@
+"""``python -m procsched``: one call."""
+
+from procsched.cli import main
+
+main()

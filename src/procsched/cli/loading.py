@@ -1,0 +1,75 @@
+"""From a task file to jobs on a scheduler; what goes wrong becomes one message for its author. In the parent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from procsched import taskfile
+from procsched.cli.status import CommandFailed, Status
+from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, SchedulerClosed, TaskFileError
+from procsched.taskfile import TaskFile
+
+__all__ = ["check_ids", "fill", "load", "open_scheduler", "telling_authors"]
+
+_S = TypeVar("_S")
+
+
+def load(path: str) -> TaskFile:
+    """The task file, or `CommandFailed`."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())  # for dotted names; python -m has it first already
+    with telling_authors(path):
+        return taskfile.load(path)
+
+
+def open_scheduler(kind: Callable[..., _S], **arguments: Any) -> _S:
+    """Make a scheduler; what it can't be made of becomes `CommandFailed`."""
+    try:
+        return kind(**{name: value for name, value in arguments.items() if value is not None})
+    except (AlreadyRunning, ValueError, TypeError, OSError) as error:
+        raise CommandFailed(str(error)) from error
+
+
+def fill(scheduler: Any, task_file: TaskFile, path: str) -> None:
+    """Schedule the jobs one by one, then call ``setup``: for schedulers on which nothing starts meanwhile."""
+    for definition in task_file.jobs:
+        with telling_authors(f"{definition.place}: the job {definition.id!r}"):
+            scheduler.schedule(definition.fn, definition.when, **definition.options)
+    if task_file.setup is not None:
+        with telling_authors(f"setup() of {path}"):
+            task_file.setup(scheduler)
+
+
+def check_ids(asked: Collection[str], known: Collection[str]) -> None:
+    """Raise `CommandFailed` for the first id that isn't known."""
+    for job_id in sorted(asked):
+        if job_id in known:
+            continue
+        near = get_close_matches(job_id, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known)) or 'none at all'}"
+        raise CommandFailed(f"no job has the id {job_id!r}; {hint}")
+
+
+@contextmanager
+def telling_authors(what: str) -> Iterator[None]:
+    """Turn whatever a task file raises into `CommandFailed`, with its author's frames and none of ours."""
+    try:
+        yield
+    except (CommandFailed, PoolUnusable):
+        raise
+    except TaskFileError as error:
+        raise CommandFailed(str(error), detail=error.user_traceback) from error
+    except SchedulerClosed as error:
+        raise CommandFailed(f"{what}: {error}", Status.USAGE, taskfile.trimmed_traceback(error)) from error
+    except (ProcschedError, ValueError, TypeError) as error:
+        own = taskfile.trimmed_traceback(error)
+        detail = own if "\n  File " in own else ""  # nothing but our own frames: the message says it all
+        raise CommandFailed(f"{what}: {error}", Status.USAGE, detail) from error
+    except Exception as error:
+        own = taskfile.trimmed_traceback(error)
+        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, own) from error

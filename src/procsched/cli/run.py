@@ -1,0 +1,219 @@
+"""``procsched run``: the jobs of a task file, until somebody or something ends it. In the parent.
+
+    load → start → wait for: a signal · --for · nothing left (--until-idle) · the death of the loop → stop → table
+
+The main thread only ever waits for one event, `_Session.wake`; who sets it says why in a field of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from procsched.cli import loading, logs, options
+from procsched.cli.lines import LineFormatter
+from procsched.cli.output import complain, say
+from procsched.cli.signals import StopSignals
+from procsched.cli.status import Status
+from procsched.cli.summary import Summary
+from procsched.observe import human
+
+if TYPE_CHECKING:
+    from procsched.scheduler import ProcessScheduler
+    from procsched.taskfile import TaskFile
+
+__all__ = ["run"]
+
+_log = logging.getLogger("procsched.cli")
+
+_LOOK_AGAIN = 5.0  # seconds; only when every job has ended, and nobody would tell of the end of the loop
+_KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses, the kernel does when we are gone
+
+
+@click.command()
+@options.TASKS
+@click.option("--workers", type=options.WORKERS, metavar="N", help="Worker processes. Default: one per usable core.")
+@click.option("--for", "for_", type=options.duration, metavar="TIME", help="End after this time, such as 60s or 1h30m.")
+@click.option("--until-idle", is_flag=True, help="End when no job is left.")
+@click.option(
+    "--grace",
+    type=options.duration,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="How long executing runs may take to finish at the end.",
+)
+@click.option("--only", multiple=True, metavar="ID", help="Run this job alone. May be given several times.")
+@click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(logs.FORMATS), default="text", show_default=True)
+@click.option(
+    "--single-instance",
+    type=click.Path(dir_okay=False),
+    metavar="PATH",
+    help="Refuse to start while another scheduler holds this lock file.",
+)
+def run(
+    tasks: str,
+    workers: int | None,
+    for_: float | None,
+    until_idle: bool,
+    grace: float,
+    only: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+    single_instance: str | None,
+) -> Status:
+    """Run the jobs of TASKS.PY until Ctrl-C.
+
+    The first Ctrl-C (or SIGTERM) starts nothing new and lets executing runs finish, the second one ends them at once.
+    The log goes to stderr; stdout belongs to what the runs print, and gets a table at the end.
+
+    Exit status: 0 after a clean end, 1 when runs had to be aborted, 2 for a task file that can't be loaded, 3 when no
+    worker can be started; 130 or 143 after a second signal.
+    """
+    formatter = logs.configure(log_level, log_format)
+    with StopSignals() as signals:
+        task_file = loading.load(tasks)
+        if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
+            loading.check_ids(only, [definition.id for definition in task_file.jobs])
+        scheduler = _start(workers, only, single_instance)
+        session = _Session(scheduler, signals, grace)
+        try:
+            session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
+            if isinstance(formatter, LineFormatter):
+                formatter.make_room(list(session.summary.jobs))
+            session.load(tasks, task_file)
+            signals.arm(session.on_first_signal, session.on_second_signal)
+        except BaseException:
+            scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+            raise
+        session.wait(for_, until_idle)
+        status = session.stop()
+    session.report(as_table=log_format == "text")
+    return status
+
+
+def _start(workers: int | None, only: tuple[str, ...], single_instance: str | None) -> ProcessScheduler:
+    from procsched.cli.selection import HeldScheduler
+    from procsched.scheduler import ProcessScheduler
+
+    if only:
+        return loading.open_scheduler(HeldScheduler, only=only, workers=workers, single_instance=single_instance)
+    return loading.open_scheduler(ProcessScheduler, workers=workers, single_instance=single_instance)
+
+
+class _Session:
+    """One scheduler from its start to its end."""
+
+    def __init__(self, scheduler: ProcessScheduler, signals: StopSignals, grace: float) -> None:
+        from procsched.events import RunEnded, SchedulerStopped
+
+        self.summary = Summary()
+        self.wake = threading.Event()
+        self._scheduler = scheduler
+        self._signals = signals
+        self._grace = grace
+        self._over = threading.Event()
+        self._idle = False
+        self._death: BaseException | None = None
+        scheduler.subscribe(self.summary, RunEnded)
+        scheduler.subscribe(self._on_stopped, SchedulerStopped)
+
+    # ---- the end, as others announce it
+
+    def on_first_signal(self) -> None:
+        self.wake.set()
+
+    def on_second_signal(self, number: int) -> None:
+        """End everything, now; in the thread that reads signals, whatever the others are doing."""
+        kill = threading.Thread(
+            target=self._scheduler.shutdown, kwargs={"wait": True, "cancel_futures": True, "timeout": 0}, daemon=True
+        )
+        kill.start()
+        kill.join(_KILL_TIME)
+        os._exit(128 + number)
+
+    def _on_stopped(self, event: object) -> None:
+        self._over.set()
+        self.wake.set()
+
+    def _watch(self) -> None:
+        try:
+            self._scheduler.wait()
+            self._idle = True
+        except BaseException as error:  # whatever it is, it must end the program, not this thread alone
+            self._death = error
+        self.wake.set()
+
+    # ---- the stages, in the main thread
+
+    def load(self, tasks: str, task_file: TaskFile) -> None:
+        from procsched.cli.selection import HeldScheduler
+
+        scheduler = self._scheduler
+        if isinstance(scheduler, HeldScheduler):
+            loading.fill(scheduler, task_file, tasks)
+            scheduler.check()
+            scheduler.release()
+        else:
+            with loading.telling_authors(tasks):
+                scheduler.load(tasks)
+        jobs = len(scheduler.get_jobs())
+        _log.info("%s of %s; Ctrl-C ends it", human.count(jobs, "job"), tasks)
+
+    def wait(self, seconds: float | None, until_idle: bool) -> None:
+        """Until there is a reason to stop."""
+        end = None if seconds is None else time.monotonic() + seconds
+        threading.Thread(target=self._watch, name="procsched watch", daemon=True).start()
+        while self._signals.first is None and self._alive() and not (self._idle and until_idle):
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            patience = left if not self._idle else min(_LOOK_AGAIN, left if left is not None else _LOOK_AGAIN)
+            self.wake.wait(patience)
+            self.wake.clear()
+
+    def stop(self) -> Status:
+        """Let executing runs finish within the grace time, and end the rest."""
+        if not self._alive():
+            complain(f"procsched: the scheduler has ended by itself{f': {self._death}' if self._death else ''}")
+            self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+            return Status.UNUSABLE
+        executing = self._executing()
+        if executing:
+            again = "; the same signal again ends them at once" if self._signals.first else ""
+            _log.info(
+                "stopping%s: nothing new starts, %s may take %g s to finish%s",
+                self._cause(),
+                ", ".join(executing),
+                self._grace,
+                again,
+            )
+        else:
+            _log.info("stopping%s", self._cause())
+        self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=self._grace)
+        self._over.wait(2.0)  # the last events are on their way
+        return Status.FOUND if self._scheduler.stats().aborted else Status.CLEAN
+
+    def report(self, *, as_table: bool) -> None:
+        """The last words: how each job did."""
+        if as_table:
+            if self.summary.jobs:
+                say("\n" + "\n".join(self.summary.lines()))
+            return
+        for job_id, job in self.summary.jobs.items():
+            _log.info("summary of %s", job_id, extra={"job": job_id, "summary": job.as_dict()})
+
+    def _alive(self) -> bool:
+        return self._death is None and not self._over.is_set() and self._scheduler.health().ok
+
+    def _executing(self) -> list[str]:
+        return [worker.current for worker in self._scheduler.workers() if worker.current]
+
+    def _cause(self) -> str:
+        return f" ({self._signals.first.name})" if self._signals.first else ""

@@ -1,0 +1,1 @@
+"""Subscribers to events: they look, and change nothing. In the parent."""
