@@ -31,6 +31,8 @@ from procsched.pool import api
 from procsched.records import RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from procsched.core.model import JobRow, Run
     from procsched.core.roster import Slot
     from procsched.core.timetable import Changes
@@ -48,7 +50,7 @@ class Dispatcher:
         self.engine = engine
         self._spawn_at: dict[int, int] = {}
         self._old_pids: dict[int, int] = {}
-        self._idle_waiters: list[threading.Event] = []
+        self._waiters: list[tuple[Callable[[], bool], threading.Event]] = []
         self._news: list[tuple[Any, ...]] = []
         self.last_turn = 0
         self.boot_error = ""
@@ -114,24 +116,28 @@ class Dispatcher:
         if self._news:
             engine.announcer.put(self._news)
             self._news = []
-        if self._idle_waiters:
+        if self._waiters:
             with engine.lock:
-                idle = engine.timetable.is_idle() and not engine.mailbox
-            if idle:
+                over = [waiter for waiter in self._waiters if waiter[0]()]
+            if over:
+                self._waiters = [waiter for waiter in self._waiters if waiter not in over]
                 # Behind the results that are still to be delivered: whoever waits finds his Futures done.
-                waiters, self._idle_waiters = self._idle_waiters, []
-                engine.delivery.put(lambda: [waiter.set() for waiter in waiters])
+                engine.delivery.put(lambda: [event.set() for _predicate, event in over])
 
     def announce(self, *news: Any) -> None:
         """(event class, *fields), for subscribers and the log."""
         self._news.append(news)
 
-    def tell_when_idle(self, waiter: threading.Event) -> None:
-        self._idle_waiters.append(waiter)
+    def tell_when(self, predicate: Callable[[], bool], event: threading.Event) -> None:
+        """Sets ``event`` at the end of the first turn at which ``predicate`` holds (it is asked under the lock)."""
+        self._waiters.append((predicate, event))
+
+    def forget_waiter(self, event: threading.Event) -> None:
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not event]
 
     def release_waiters(self) -> None:
-        for waiter in self._idle_waiters:
-            waiter.set()
+        for _predicate, event in self._waiters:
+            event.set()
 
     # -- workers --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
@@ -33,6 +34,7 @@ from procsched.offering import Offering
 from procsched.stopping import Stopping
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from procsched.clock import Clock
@@ -41,13 +43,16 @@ if TYPE_CHECKING:
     from procsched.core.schedules import Schedule
     from procsched.core.timetable import Changes
     from procsched.pool.api import Pool, PoolSettings
+    from procsched.scheduler import Health
     from procsched.series import Series
 
 __all__ = ["Engine"]
 
 _log = logging.getLogger("procsched.scheduler")
 
-MINUTE = 60_000_000_000
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+STUCK = 5.0
 
 
 class Engine:
@@ -104,6 +109,7 @@ class Engine:
         self._calls = itertools.count(1)
         self._start_lock = threading.RLock()
         self._recycled_at: int | None = None
+        self._last_deeds: list[Callable[[], object]] = []
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -150,8 +156,8 @@ class Engine:
         with self._start_lock:
             if not self._started:
                 self.stopping.begun = True
-                self.stopping.ended.set()
                 self.gate.close()
+                self._say_ended()
                 return
         self.stopping.ask(cancel_calls=cancel_calls, timeout=timeout, only_jobs=only_jobs)
         if wait and not self.is_own_thread():
@@ -206,7 +212,26 @@ class Engine:
         self.delivery.stop(5.0)
         self.announcer.stop(5.0)
         self.dispatcher.release_waiters()
+        self._say_ended()
+
+    def _say_ended(self) -> None:
+        for deed in self._last_deeds:
+            deed()
+        self._last_deeds.clear()
         self.stopping.ended.set()
+
+    def at_end(self, deed: Callable[[], object]) -> None:
+        """Something to do when this has ended."""
+        self._last_deeds.append(deed)
+
+    def abandon(self) -> None:
+        """Nobody holds the scheduler any more: it ends when nothing is left to run."""
+        if self.inert is None and not self.stopping.begun:
+            self.mailbox.post(self.stopping.when_idle)
+
+    def next_number(self) -> int:
+        """For ids and calls."""
+        return next(self._calls)
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
@@ -362,17 +387,44 @@ class Engine:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None) -> bool:
-        """Until nothing is left to run, paused jobs aside."""
+    def is_idle(self) -> bool:
+        return self.timetable.is_idle() and not self.mailbox
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """Until ``predicate`` holds at the end of a turn of the loop; False when ``timeout`` seconds passed first."""
         if not self._started or self.stopping.ended.is_set():
-            return True
-        waiter = threading.Event()
-        self._post(lambda: self.dispatcher.tell_when_idle(waiter))
-        if not waiter.wait(timeout):
-            return False
+            return predicate()
+        event = threading.Event()
+        self._post(lambda: self.dispatcher.tell_when(predicate, event))
+        try:
+            # In slices, for the case that the loop ends between the question and the answer.
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while not event.wait(1.0 if deadline is None else max(0.0, min(1.0, deadline - time.monotonic()))):
+                if self.stopping.ended.is_set():
+                    break
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+        finally:
+            self._post(lambda: self.dispatcher.forget_waiter(event))
         if self.failure is not None:
             raise self.failure
         return True
+
+    def health(self) -> Health:
+        """Whether the loop turns. Any thread."""
+        from procsched.core.roster import SlotState
+        from procsched.scheduler import Health
+
+        now = self.clock.monotonic_ns()
+        with self.lock:
+            oldest = self.timetable.queues.oldest_ready()
+        up = sum(slot.state is SlotState.UP for slot in self.roster)
+        age = max(0, now - self.dispatcher.last_turn) / SECOND if self._started else 0.0
+        waited = None if oldest is None else max(0, now - oldest) / SECOND
+        alive = self.failure is None and self.inert is None and not self.stopping.ended.is_set()
+        # A loop that sleeps is well, unless something has been due for longer than a turn could ever take.
+        stuck = age > STUCK and (bool(self.mailbox) or (waited is not None and waited > STUCK))
+        return Health(alive and not stuck, age, waited, up)
 
     def may_recycle(self, slot: Slot, now: int) -> bool:
         """Whether a worker above its memory limit is replaced: a fresh one that is, only once a minute."""

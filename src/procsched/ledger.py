@@ -174,5 +174,5 @@ def _error_of(source: object) -> RunError | None:
         return source
     from procsched.wire import failure
 
-    told = failure(source)
+    told = source.failure if hasattr(source, "failure") else failure(source)
     return RunError(told.type_name, told.message, told.traceback)

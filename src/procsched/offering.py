@@ -67,7 +67,8 @@ class Offering:
         self._wants_value = wants_value
         self._claimed = claimed
         self._max_tasks = max_tasks
-        self._ticket = 0
+        self.offers = 0
+        """Runs offered so far; the latest ticket."""
         self._held_by: dict[str, int] = {}
         self._costs: dict[int, int] = {}
 
@@ -176,8 +177,8 @@ class Offering:
         functions: dict[int, Any] = {}
         alone = len(runs) == 1
         for run in runs:
-            self._ticket += 1
-            run.ticket = self._ticket
+            self.offers += 1
+            run.ticket = self.offers
             row = run.row
             function = run.payload.function
             functions[function.key] = function

@@ -28,6 +28,7 @@ class Stopping:
         self.begun = False
         self.ended = threading.Event()
         self._closed = False
+        self._abandoned = False
 
     def ask(self, *, cancel_calls: bool, timeout: float | None, only_jobs: bool = False) -> None:
         """Begin to stop, or stop more strictly. Takes no lock: a signal handler may ask.
@@ -38,6 +39,10 @@ class Stopping:
         self.begun = True
         self._engine.gate.close()
         self._engine.mailbox.post(lambda: self._begin(cancel_calls, timeout, only_jobs))
+
+    def when_idle(self) -> None:
+        """Nobody can give more work: stop once what there is is done. In the loop."""
+        self._abandoned = True
 
     def _begin(self, cancel_calls: bool, timeout: float | None, only_jobs: bool) -> None:
         engine = self._engine
@@ -85,4 +90,6 @@ class Stopping:
     def finished(self) -> bool:
         """Whether nothing is left to do. In the loop."""
         timetable = self._engine.timetable
+        if self._abandoned and not self.begun and timetable.is_idle() and not timetable.jobs:
+            self.ask(cancel_calls=False, timeout=None)
         return self._closed and not timetable.calls and not timetable.live and not self._engine.mailbox

@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from procsched.core.model import Place
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -153,6 +155,10 @@ class Roster:
     def holding(self) -> list[Run]:
         """All runs in workers' hands."""
         return [run for slot in self.slots for run in slot.runs.values()]
+
+    def unclaimed(self) -> int:
+        """Runs in workers' hands that haven't begun, as far as is known."""
+        return sum(run.place is Place.OFFERED for slot in self.slots for run in list(slot.runs.values()))
 
     def check_valid(self) -> None:
         seen: set[int] = set()
