@@ -80,7 +80,7 @@ class Dispatcher:
     def _patience(self, again: int | None, longest: float | None) -> float | None:
         """How long the loop may sleep, in seconds; None: until it is woken."""
         engine = self.engine
-        if not engine.mailbox.about_to_sleep():
+        if not engine.mailbox.about_to_sleep() or engine.stopping.finished():
             return 0
         now = self.now()
         with engine.lock:
