@@ -56,7 +56,7 @@ def test_unknown_zones(make: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["25:00", "24:00", "12:60", "12:00:60", "", "2:00", "2", "02:00 ", "02.00", "02:00:00.5", "\u0660\u0662:00", "-1:00"],
+    ["25:00", "24:00", "12:60", "12:00:60", "", "2:00", "2", "02:00 ", "02:00:00.5", "\u0660\u0662:00", "-1:00"],
 )
 def test_times_of_day_that_cannot_be_read(text: str) -> None:
     """The text, and how to write it."""

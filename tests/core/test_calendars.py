@@ -302,6 +302,28 @@ def test_latest_where_counting_ends(steps: int) -> None:
         )
 
 
+def test_a_shared_slot_counts_once() -> None:
+    """Three times of day that fall on the end of one gap are one slot, in the count of missed ones too."""
+    start, end = utc(2024, 3, 31), utc(2024, 3, 31, 12)
+    schedules = (
+        Daily("01:30", "02:00", "02:30", "03:00", timezone="Europe/Berlin"),
+        Cron("0,30 1,2,3 * * *", "Europe/Berlin"),
+    )
+    assert schedules[0].latest(start + 1800 * S, end) == (start + 3600 * S, 1)
+    assert schedules[1].latest(start, end) == (start + 5400 * S, 3)
+
+
+def test_a_short_summer_time_is_not_overlooked() -> None:
+    """Recife had one of a week in 2000; half an hour before midnight came twice at its end, and both count."""
+    cron = Cron("30 */23 14 10 *", "America/Recife")
+    assert slots(cron, utc(2000, 10, 7), utc(2000, 11, 1)) == [
+        utc(2000, 10, 14, 2, 30),
+        utc(2000, 10, 15, 1, 30),
+        utc(2000, 10, 15, 2, 30),
+    ]
+    assert Cron("* 23 14 10 *", "America/Recife").first(utc(2000, 10, 7)) == utc(2000, 10, 15, 1)
+
+
 def test_midnight_in_los_angeles_in_march_2022() -> None:
     """One run on every date across the change, each at its own offset."""
     expected = [utc(2022, 3, day, 8) for day in (11, 12, 13)] + [utc(2022, 3, day, 7) for day in (14, 15, 16)]
