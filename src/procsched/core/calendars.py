@@ -17,7 +17,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from procsched.core.model import Missed, Timebase
 from procsched.core.schedules import Value, checked_missed
@@ -30,7 +30,6 @@ _DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday"
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 _ONE_DAY = timedelta(days=1)
 _ONE_SECOND = timedelta(seconds=1)
-_MIDNIGHT = time()
 
 _COUNTED = 1_000  # slots that `latest` counts one by one: some milliseconds
 
@@ -157,22 +156,20 @@ class Daily(Calendar):
         )
 
     def _slots(self, after: datetime) -> Iterator[datetime]:
-        return self._once(after, self._local_times(local_time(after, self.timezone)))
+        return self._once(after, self._local_times(local_time(after, self.timezone).date()))
 
-    def _local_times(self, after: datetime) -> Iterator[datetime]:
-        date = after.date()
+    def _local_times(self, day: date) -> Iterator[datetime]:
         while True:  # until the date overflows
-            if date.weekday() in self.days and self._exists(datetime.combine(date, _MIDNIGHT)):
+            if day.weekday() in self.days and self._exists(day):
                 for time_of_day in self.at:
-                    local = datetime.combine(date, time_of_day)
-                    if local > after:
-                        yield local
-            date += _ONE_DAY
+                    yield datetime.combine(day, time_of_day)
+            day += _ONE_DAY
 
-    def _exists(self, midnight: datetime) -> bool:
+    def _exists(self, day: date) -> bool:
         # A date is missing when what comes first at or after its midnight belongs to another one. (It isn't enough that
         # a time of it is jumped to the next date: in America/Nuuk the gap is the last hour of a Saturday.)
-        return local_time(reached(midnight, self.timezone), self.timezone).date() == midnight.date()
+        midnight = reached(datetime.combine(day, time()), self.timezone)
+        return local_time(midnight, self.timezone).date() == day
 
     def _arguments(self) -> list[str]:
         times = [repr(t.isoformat("seconds" if t.second else "minutes")) for t in self.at]

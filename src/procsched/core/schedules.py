@@ -85,27 +85,33 @@ class Schedule(ABC):
 
     def times(self, n: SupportsIndex) -> Self:
         """A copy that makes at most ``n`` runs, 1 or more. The smaller of two limits counts."""
-        if isinstance(n, bool) or not hasattr(n, "__index__"):
+        try:
+            limit = operator.index(n)
+        except TypeError:
+            limit = None
+        if limit is None or isinstance(n, bool):
             raise TypeError(f"times({n!r}): give a whole number of runs, such as times(3)")
-        limit = operator.index(n)
         if limit < 1:
             raise ValueError(f"times({n!r}): give 1 or more runs, such as times(3)")
-        return self._bounded("limit", limit if self.limit is None else min(limit, self.limit))
+        return self._bounded(limit=limit if self.limit is None else min(limit, self.limit))
 
     def until(self, when: datetime) -> Self:
         """A copy whose last slot is at ``when``, an aware datetime, or before. The earlier of two ends counts."""
         last_at = wall_ns(when, "until()")
-        return self._bounded("last_at", last_at if self.last_at is None else min(last_at, self.last_at))
+        return self._bounded(last_at=last_at if self.last_at is None else min(last_at, self.last_at))
 
     def starting(self, when: datetime) -> Self:
         """A copy whose first slot is at ``when``, an aware datetime, or after. The later of two starts counts."""
         starts_at = wall_ns(when, "starting()")
-        return self._bounded("starts_at", starts_at if self.starts_at is None else max(starts_at, self.starts_at))
+        return self._bounded(starts_at=starts_at if self.starts_at is None else max(starts_at, self.starts_at))
 
-    def _bounded(self, bound: str, value: int) -> Self:
-        """A copy with this bound. Not a wrapper: a bounded `FixedDelay` must still be seen to be one."""
+    def _bounded(self, **changed: int) -> Self:
+        """A copy with this bound changed. Not a wrapper: a bounded `FixedDelay` must still be seen to be one."""
         bounded = copy.copy(self)
-        object.__setattr__(bounded, bound, value)  # past the frozen dataclasses, ours and users'
+        # All three, as copying a user's dataclass(frozen=True, slots=True) takes along its fields and nothing else; and
+        # past the __setattr__ of frozen ones.
+        for bound in ("limit", "last_at", "starts_at"):
+            object.__setattr__(bounded, bound, changed.get(bound, getattr(self, bound)))
         if bounded.starts_at is not None and bounded.last_at is not None and bounded.starts_at > bounded.last_at:
             raise ValueError(
                 f"a schedule starting {instant_at(bounded.starts_at)} and only until {instant_at(bounded.last_at)} "
