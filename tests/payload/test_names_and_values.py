@@ -111,7 +111,7 @@ def test_the_standard_library_and_what_is_installed_have_their_names() -> None:
     without = [
         name
         for name, module in list(sys.modules.items())
-        if type(module) is types.ModuleType and home_of(name).way is Way.VALUE and name not in ("__main__", "__mp_main__")
+        if type(module) is types.ModuleType and home_of(name).way is Way.VALUE and not name.startswith("__m")
     ]
     # py.path is pytest's alias; _cython_3 holds classes of compiled code; pl_, pk_ and exec'd ones are our tests' own
     assert [name for name in without if not name.startswith(("py.", "_cython", "cython_runtime", "pl_", "pk_"))] == []
