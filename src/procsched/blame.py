@@ -22,25 +22,25 @@ _MAX_DEPTH = 8
 
 _INSIDE = "make it inside the function, or once per worker in the initializer"
 _HINTS = {
-    "socket": f"A connection belongs to this process: {_INSIDE}.",
-    "Connection": f"A connection belongs to this process: {_INSIDE}.",
-    "Cursor": f"A connection belongs to this process: {_INSIDE}.",
-    "TextIOWrapper": "Pass the path and open the file inside the function.",
-    "BufferedReader": "Pass the path and open the file inside the function.",
-    "BufferedWriter": "Pass the path and open the file inside the function.",
-    "BufferedRandom": "Pass the path and open the file inside the function.",
-    "FileIO": "Pass the path and open the file inside the function.",
-    "generator": "Pass a list of its values, or make the generator inside the function.",
-    "async_generator": "Pass a list of its values, or make the generator inside the function.",
+    **dict.fromkeys(("socket", "Connection", "Cursor"), f"A connection belongs to this process: {_INSIDE}."),
+    **dict.fromkeys(
+        ("TextIOWrapper", "BufferedReader", "BufferedWriter", "BufferedRandom", "FileIO"),
+        "Pass the path and open the file inside the function.",
+    ),
+    **dict.fromkeys(
+        ("generator", "async_generator"), "Pass a list of its values, or make the generator inside the function."
+    ),
     "coroutine": "Pass the values that it needs, and run it inside the function with asyncio.run(…).",
-    "lock": f"A lock here locks nobody in another process: {_INSIDE}, or leave it out.",
-    "RLock": f"A lock here locks nobody in another process: {_INSIDE}, or leave it out.",
+    **dict.fromkeys(
+        ("lock", "Lock", "RLock", "Semaphore", "Condition", "Event", "Barrier"),
+        f"A lock here locks nobody in another process: {_INSIDE}, or leave it out.",
+    ),
     "Thread": f"A thread belongs to this process: {_INSIDE}.",
-    "Queue": f"A queue here isn't seen by another process: {_INSIDE}, or return the values instead.",
-    "SimpleQueue": f"A queue here isn't seen by another process: {_INSIDE}, or return the values instead.",
+    **dict.fromkeys(("Queue", "SimpleQueue"), "A queue here isn't seen by another process: return the values instead."),
     "Future": "Pass its result() instead.",
-    "frame": "Pass a text made with the traceback module instead.",
-    "traceback": "Pass a text made with the traceback module instead.",
+    **dict.fromkeys(("frame", "traceback"), "Pass a text made with the traceback module instead."),
+}
+_OUR_HINTS = {
     "ProcessScheduler": "Return what is to be scheduled next, and schedule it here when the run has ended.",
     "Job": "Pass its id.",
 }
@@ -139,7 +139,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"argument {index} of the partial", part
         for name, part in value.keywords.items():
             yield f"keyword argument '{name}' of the partial", part
-    elif not _is_foreign(kind):
+    elif not _is_foreign(kind) and not any(_is_foreign(base) and base.__qualname__ in _HINTS for base in kind.__mro__):
         yield from _attributes(value)
 
 
@@ -187,8 +187,9 @@ _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "_
 
 
 def _is_foreign(kind: type) -> bool:
-    """The insides of a Thread or a Logger are nobody's business but the standard library's."""
-    return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
+    """The insides of a Thread or a scheduler are nobody's business but ours or the standard library's."""
+    root = str(kind.__module__).partition(".")[0]
+    return root == "procsched" or root in sys.stdlib_module_names
 
 
 def _of_type(value: Any) -> str:
@@ -222,6 +223,7 @@ def _hint(value: Any, failure: Exception) -> str:
     if isinstance(failure, MemoryError):
         return _HUGE_HINT
     for kind in type(value).__mro__:
-        if kind.__qualname__ in _HINTS:
-            return _HINTS[kind.__qualname__]
+        hints = _OUR_HINTS if str(kind.__module__).startswith("procsched.") else _HINTS
+        if kind.__qualname__ in hints:
+            return hints[kind.__qualname__]
     return _DEFAULT_HINT

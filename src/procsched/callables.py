@@ -39,8 +39,8 @@ def refuse_what_never_runs(fn: object) -> None:
 
 def describe(fn: object) -> str:
     """How messages call `fn`: its qualified name, or what it is."""
-    name = getattr(fn, "__qualname__", None)
-    if type(name) is str:
+    name = _text(fn, "__qualname__")
+    if name:
         return f"'{name}'"
     if isinstance(fn, functools.partial):
         return f"a partial of {describe(fn.func)}"
@@ -53,8 +53,15 @@ def short_name(fn: object) -> str:
         if not isinstance(fn, functools.partial):
             break
         fn = fn.func
-    name = getattr(fn, "__name__", None)
-    return name if type(name) is str else type(fn).__name__
+    return _text(fn, "__name__") or type(fn).__name__
+
+
+def _text(fn: object, attribute: str) -> str:
+    try:
+        text = getattr(fn, attribute, "")
+    except Exception:  # a proxy for what isn't there
+        return ""
+    return text if type(text) is str else ""
 
 
 class _Kind(Enum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
+import types
 import weakref
 from enum import Enum
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ BY_NAME = Home(Way.NAME)
 _search_at_start = frozenset(entry for entry in sys.path if os.path.isabs(entry))
 
 _MAIN = ("__main__", "__mp_main__")
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 _COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
 
@@ -93,8 +95,11 @@ def _task_file(name: str) -> tuple[str, str] | None:
 
 
 def _look(name: str, module: Any) -> Home:
-    spec = _spec_in_a_fresh_interpreter(name)
     file = getattr(module, "__file__", None)
+    # Not asked for its spec: some of it stands in sys.modules under an alias (3.13's collections.abc).
+    if _is_stdlib(name) and (file is None or _is_stdlib_file(file)):
+        return BY_NAME
+    spec = _spec_in_a_fresh_interpreter(name)
     if spec is not None and _is_same(spec, module, file):
         if _is_stdlib(name) or _was_searched_at_start(name):
             return BY_NAME
@@ -139,8 +144,8 @@ def _is_same(spec: importlib.machinery.ModuleSpec, module: Any, file: object) ->
     ours = getattr(getattr(module, "__spec__", None), "origin", None) or file
     if ours == spec.origin or file == spec.origin:
         return True
-    if ours is None:  # put into sys.modules by the importable module itself, as some do
-        return True
+    if ours is None:  # made by hand; or something that the importable module put in its own place, as some do
+        return type(module) is not types.ModuleType
     if not isinstance(ours, str) or not isinstance(spec.origin, str):
         return False
     return os.path.realpath(ours) == os.path.realpath(spec.origin)
@@ -148,6 +153,10 @@ def _is_same(spec: importlib.machinery.ModuleSpec, module: Any, file: object) ->
 
 def _is_stdlib(name: str) -> bool:
     return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def _is_stdlib_file(file: object) -> bool:
+    return type(file) is str and file.startswith(_STDLIB) and "site-packages" not in file
 
 
 def _was_searched_at_start(name: str) -> bool:

@@ -185,7 +185,10 @@ def _by_name(fn: Any) -> tuple[bytes, Home, str, str] | None:
 
 def _name_of(fn: Any) -> tuple[str | None, str | None]:
     owner = fn.__objclass__ if type(fn) is types.MethodDescriptorType else fn
-    module, qualname = getattr(owner, "__module__", None), getattr(fn, "__qualname__", None)
+    try:
+        module, qualname = getattr(owner, "__module__", None), getattr(fn, "__qualname__", None)
+    except Exception:  # a proxy for what isn't there
+        return None, None
     if type(module) is not str or type(qualname) is not str or (owner is not fn and module != "builtins"):
         return None, None
     return module, qualname

@@ -75,10 +75,12 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """Asked for every object that isn't a plain number, text or container."""
-        kind = type(obj)
+        kind: Any = type(obj)
         is_function = kind is types.FunctionType
         if not is_function and not issubclass(kind, type):
-            return NotImplemented  # goes on to `dispatch_table`, then to __reduce__
+            if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
+                return NotImplemented  # goes on to `dispatch_table`, then to __reduce_ex__
+            return self._reduced_by_its_class(obj, kind)
         module = getattr(obj, "__module__", None)
         if type(module) is str and module != "builtins" and module in sys.modules:
             home = home_of(module)
@@ -89,6 +91,16 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]
             if home.way in _FROM_ELSEWHERE and not is_wanted_by_value(module):
                 return refetched(obj, home) or self._by_value(obj, is_function)
         return super().reducer_override(obj)
+
+    def _reduced_by_its_class(self, obj: Any, kind: type) -> Any:
+        """A __reduce__ may give a mere name, of a module that a worker can't import."""
+        module = getattr(kind, "__module__", None)
+        if type(module) is not str or kind in self.dispatch_table or home_of(module).way is not Way.VALUE:
+            return NotImplemented
+        reduced = obj.__reduce_ex__(self.proto)
+        if type(reduced) is str:
+            raise pickle.PicklingError(f"it goes by its name, '{reduced}', which a worker can't import from {module}")
+        return reduced
 
     def _by_value(self, obj: Any, is_function: bool) -> Any:
         return self._dynamic_function_reduce(obj) if is_function else _internals._dynamic_class_reduce(obj)

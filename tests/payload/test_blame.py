@@ -148,6 +148,23 @@ def test_what_ends_the_program_passes(error: BaseException) -> None:
     assert ship(work, (1,), {}).args
 
 
+def test_a_subclass_of_a_thread_is_a_thread() -> None:
+    """The search stops at what is known, instead of naming an inner part that the user has never heard of."""
+
+    class Ticker(threading.Thread):
+        pass
+
+    text = complaint(work, Ticker())
+    assert text.startswith("argument 1 (of type ") and "Ticker) can't" in text and "A thread belongs to" in text
+
+
+def test_a_name_in_a_script_is_no_way_to_travel() -> None:
+    """An object that pickles as its mere name in __main__ is refused here, not in the worker."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec("class S:\n    def __reduce__(self): return 'MISSING'\nMISSING = S()", namespace)
+    assert "it goes by its name, 'MISSING'" in complaint(work, [namespace["MISSING"]])
+
+
 def test_something_nested_too_deeply_is_not_shippable() -> None:
     """50,000 lists inside each other: a clear error, and the next call works."""
     deep: list[Any] = []

@@ -21,6 +21,7 @@ import cloudpickle
 import pytest
 from workerlike import SEARCH, call_elsewhere, run_elsewhere
 
+from procsched.homes import Way, home_of
 from procsched.payload import ship
 from procsched.wire import Function
 
@@ -104,6 +105,19 @@ def test_what_a_worker_can_import_goes_by_name(fn: Any, args: tuple[Any, ...], v
     assert run_elsewhere(payload) == value
 
 
+def test_the_standard_library_and_what_is_installed_have_their_names() -> None:
+    """Of all that this process has imported, next to nothing would be taken for a module without a home."""
+    importlib.import_module("numpy.linalg")
+    without = [
+        name
+        for name, module in list(sys.modules.items())
+        if type(module) is types.ModuleType and home_of(name).way is Way.VALUE and not name.startswith("__m")
+    ]
+    # py.path is pytest's alias; _cython_3 holds classes of compiled code; pl_, pk_ and exec'd ones are our tests' own
+    assert [name for name in without if not name.startswith(("py.", "_cython", "cython_runtime", "pl_", "pk_"))] == []
+    assert home_of("collections.abc").way is Way.NAME
+
+
 def factory(step: int) -> Any:
     def inner(x: int) -> int:
         return x + step
@@ -181,12 +195,38 @@ def test_a_module_under_the_name_of_another_file_goes_by_value(tmp_path: Path, f
     assert call_elsewhere(module.f) == 2
 
 
-def test_a_module_made_by_hand_goes_by_value(forget_modules: Any) -> None:
-    """A module without a file is known to this process only."""
+def test_a_module_made_by_hand_goes_by_value(tmp_path: Path, forget_modules: Any) -> None:
+    """A module without a file is known to this process only, even when there is a file of that name."""
     module = types.ModuleType("pl_made")
     exec("def f(x): return x * K\nK = 3", module.__dict__)
     sys.modules["pl_made"] = module
     assert call_elsewhere(module.f, 2) == 6
+    (tmp_path / "pl_made.py").write_text("def f(x): return 'the file'\n")
+    sys.path.append(str(tmp_path))
+    assert call_elsewhere(module.f, 2) == 6
+
+
+def test_classes_of_all_kinds_survive_without_a_home(tmp_path: Path, forget_modules: Any) -> None:
+    """Named tuples, enums, flags, generics, protocols, abstract and frozen classes of a file loaded by path."""
+    (tmp_path / "kinds.py").write_text(
+        "import abc, enum, typing\nfrom dataclasses import dataclass, field\nT = typing.TypeVar('T')\n"
+        "class Tup(typing.NamedTuple):\n    a: int\n    b: str = 'x'\n"
+        "class F(enum.Flag):\n    A = enum.auto()\n    B = enum.auto()\n"
+        "class G(typing.Generic[T]):\n    def __init__(self, v: T): self.v = v\n"
+        "class P(typing.Protocol):\n    def m(self) -> int: ...\n"
+        "class Base(abc.ABC):\n    @abc.abstractmethod\n    def m(self): ...\n"
+        "class Sub(Base):\n    __slots__ = ('v',)\n    def __init__(self): self.v = 1\n    def m(self): return self.v\n"
+        "@dataclass(frozen=True, slots=True)\nclass D:\n    l: list = field(default_factory=list)\n    n: int = 1\n"
+        "class Err(Exception):\n    def __init__(self, a, b): super().__init__(a, b); self.b = b\n"
+        "class D2(typing.TypedDict):\n    x: int\n"
+    )
+    kinds = by_path(tmp_path / "kinds.py", "pl_kinds")
+    sent = [kinds.Tup(1), kinds.F.A | kinds.F.B, kinds.G(3), kinds.Sub(), kinds.D(), kinds.Err(1, 2), kinds.P, kinds.D2]
+    back = call_elsewhere(lambda x: x, sent)
+    assert [type(thing) for thing in back] == [type(thing) for thing in sent]
+    assert back[0] == (1, "x") and back[1] is kinds.F.A | kinds.F.B and back[2].v == 3 and back[3].m() == 1
+    assert back[4] == kinds.D() and back[5].b == 2 and back[6] is kinds.P and back[7] is kinds.D2
+    assert call_elsewhere(kinds.D, [1], n=2) == kinds.D([1], 2)
 
 
 def test_a_changed_search_path_travels_along(tmp_path: Path, forget_modules: Any) -> None:
