@@ -10,25 +10,16 @@ import fcntl
 import os
 import select
 import sys
-from _signal import (
-    SIG_DFL,
-    SIG_IGN,
-    SIG_SETMASK,
-    SIGCHLD,
-    SIGINT,
-    SIGKILL,
-    SIGTERM,
-    SIGTTIN,
-    SIGTTOU,
-    getsignal,
-    pthread_sigmask,
-    signal,
-)
 from _thread import start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
+    from signal import getsignal, pthread_sigmask, signal
     from typing import Any
+else:  # the C module: `signal` makes enums of all these numbers, and costs a tenth of the boot
+    from _signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
+    from _signal import getsignal, pthread_sigmask, signal
 
 __all__ = ["COMMAND", "main", "main_of_stock_process"]
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from _signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
     from typing import Any
+else:  # the C module, as in `child`
+    from _signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
 
 __all__ = ["Baseline"]
 
@@ -29,13 +31,22 @@ class Baseline:
         # SIGKILL and SIGSTOP have no handler; the real-time ones are nobody's but the stack dump's
         self._signals = [number for number in sorted(map(int, valid_signals())) if number < 32]
         self._handlers: list[Any] = [getsignal(number) for number in self._signals]
-        self._usual = [number for number in (1, 2, 3, 10, 12, 14, 15, 17) if number in self._signals]
+        self._usual: list[int] = [number for number in (1, 2, 3, 10, 12, 14, 15, 17) if number in self._signals]
         self._usual_handlers: list[Any] = [getsignal(number) for number in self._usual]
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._copies = [_copy_of(fd) for fd in (0, 1, 2)]
 
     def restore(self, thorough: bool) -> None:
-        """``thorough``: look at all signals (a run that took no time at all is only checked for the usual ones)."""
+        """Flush what the run printed, put back what it changed.
+
+        Directory, environment and the usual signal handlers always; the rest, which costs a system call or more each,
+        when ``thorough``.
+        """
+        stdin, stdout, stderr = self._streams
+        if sys.stdout is not stdout or sys.stderr is not stderr or sys.stdin is not stdin or _closed(self._streams):
+            self._flush()
+            self._restore_streams()
+        self._flush()
         directory = self._directory
         if directory is not None and _directory() != directory:
             try:
@@ -44,25 +55,24 @@ class Baseline:
                 self._directory = None
         if os.environ is not self._environ or self._raw_variables() != self._raw:
             self._restore_environment()
-        if thorough:
-            if [getsignal(number) for number in self._signals] != self._handlers:
-                self._restore_handlers(self._signals, self._handlers)
-        elif [getsignal(number) for number in self._usual] != self._usual_handlers:
+        if [getsignal(number) for number in self._usual] != self._usual_handlers:
             self._restore_handlers(self._usual, self._usual_handlers)
+        if thorough:
+            self._restore_the_rest()
+
+    def _restore_the_rest(self) -> None:
+        if [getsignal(number) for number in self._signals] != self._handlers:
+            self._restore_handlers(self._signals, self._handlers)
         if getitimer(ITIMER_REAL)[0]:
             setitimer(ITIMER_REAL, 0)  # an alarm left behind would end a later run
-        stdin, stdout, stderr = self._streams
-        if sys.stdout is not stdout or sys.stderr is not stderr or sys.stdin is not stdin or _closed(self._streams):
-            self._restore_streams()
-        for fd in (0, 1, 2):
+        for fd, copy in enumerate(self._copies):
             try:
                 fcntl.fcntl(fd, fcntl.F_GETFD)
             except OSError:
-                if self._copies[fd] >= 0:
-                    os.dup2(self._copies[fd], fd)
+                if copy >= 0:
+                    os.dup2(copy, fd)
 
-    def flush(self) -> None:
-        """What the run printed is out before the run is reported."""
+    def _flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
