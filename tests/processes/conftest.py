@@ -97,6 +97,9 @@ class Driver:
         """By value in fact, declared as by reference: decoded once and kept."""
         return by_value(fn, by_reference=True)
 
+    def named(self, fn: Callable[..., Any], job_id: str) -> Function:
+        return by_value(fn, job_id=job_id)
+
     def expression(self, text: str) -> Function:
         """A function from source text: no code is shipped, so that not even cloudpickle is imported there."""
         return Function(pickle.dumps(_Evaluated(text)), True, "expression")
