@@ -46,7 +46,7 @@ class Outbox:
                 fd = body.lend()
                 pass_file(self.passage(), fd)
                 os.close(fd)
-            body, flags = b"", flags | SPOOLED
+            body, flags, size = b"", flags | SPOOLED, body.size
         frame = REPORT.pack(len(body), REPORT_MAGIC, kind, flags, ticket, started, finished, cpu_time, peak, size)
         if body:
             frame += body

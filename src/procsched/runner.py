@@ -150,9 +150,9 @@ class Runner:
             except (RecursionError, MemoryError):
                 raise
             except Exception:
-                import cloudpickle
+                from procsched.byvalue import dumps_by_value
 
-                packed = encode(value, cloudpickle.dumps)
+                packed = encode(value, dumps_by_value)
             if isinstance(packed, bytes):
                 return SUCCESS, len(packed), packed
             body = Spooled.store(packed, in_memory=False)
