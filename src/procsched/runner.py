@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["LocalFunction", "Runner"]
 
 LONG = 1_000_000
-"""From here (ns) a run pays for exact checks: peak memory, every signal handler, the descriptors 0 to 2."""
+"""From here (ns) a run pays for exact checks: its memory, every signal handler."""
 LOOK_AGAIN = 10_000_000
-"""Shorter ones share them: within a burst of tiny runs the exact checks are made this often."""
+"""Shorter ones share them: within a burst of tiny runs they are made this often."""
 
 
 class LocalFunction:

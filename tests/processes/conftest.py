@@ -98,6 +98,7 @@ class Driver:
         return by_value(fn, by_reference=True)
 
     def named(self, fn: Callable[..., Any], job_id: str) -> Function:
+        """By value, of a job."""
         return by_value(fn, job_id=job_id)
 
     def expression(self, text: str) -> Function:
@@ -111,6 +112,10 @@ class Driver:
     def gone(self, *pids: int) -> None:
         """Wait until none of them lives."""
         eventually(lambda: not [pid for pid in pids if alive(pid)])
+
+    def alive(self, pid: int) -> bool:
+        """Whether it lives, corpses aside."""
+        return alive(pid)
 
     def heard_until(self, predicate: Callable[[Any], bool]) -> Any:
         """The first message of the chatter that satisfies it."""
