@@ -162,6 +162,10 @@ def _settle_streams() -> None:
             os.dup2(empty, fd)
     if empty > 2:
         os.close(empty)
+    # Streams are None where the parent had none; a run's print must not fail for that.
+    sys.stdin = sys.stdin or open(0, closefd=False)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ import fcntl
 import os
 import select
 import sys
+from os import getcwd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ class Baseline:
         self._directory = _directory()
         self._environ = os.environ
         self._variables = dict(os.environ)
-        self._raw = dict(self._raw_variables())
+        # os.environ encodes and decodes every item of a compare; its dictionary of bytes compares in a microsecond.
+        data = getattr(os.environ, "_data", None)
+        self._data = data if isinstance(data, dict) else None
+        self._raw = dict(data if isinstance(data, dict) else os.environ)
         # SIGKILL and SIGSTOP have no handler; the real-time ones are nobody's but the stack dump's
         self._signals = [number for number in sorted(map(int, valid_signals())) if number < 32]
         self._handlers: list[Any] = [getsignal(number) for number in self._signals]
@@ -44,29 +48,40 @@ class Baseline:
     def restore(self, thorough: bool) -> None:
         """Flush what the run printed, put back what it changed.
 
-        All of it always, but for the signals that hardly anybody uses: those when ``thorough``.
+        All of it always, but for the signals that hardly anybody uses: those when ``thorough``. It runs after every
+        run, so it is written flat.
         """
         stdin, stdout, stderr = self._streams
-        if sys.stdout is not stdout or sys.stderr is not stderr or sys.stdin is not stdin or _closed(self._streams):
-            self._flush()
+        try:
+            if sys.stdout is stdout and sys.stderr is stderr and sys.stdin is stdin and not stdin.closed:
+                stdout.flush()  # a ValueError when it is closed
+                stderr.flush()
+            else:
+                self._restore_streams()
+        except Exception:
             self._restore_streams()
-        self._flush()
-        directory = self._directory
-        if directory is not None and _directory() != directory:
-            try:
-                os.chdir(directory)
-            except OSError:  # removed meanwhile: there is nothing to go back to
-                self._directory = None
-        if os.environ is not self._environ or self._raw_variables() != self._raw:
+        try:
+            if getcwd() != self._directory:
+                self._restore_directory()
+        except OSError:  # the current one was removed
+            self._restore_directory()
+        if os.environ is not self._environ or (self._data or dict(os.environ)) != self._raw:
             self._restore_environment()
-        if [getsignal(number) for number in self._usual] != self._usual_handlers:
+        if list(map(getsignal, self._usual)) != self._usual_handlers:
             self._restore_handlers(self._usual, self._usual_handlers)
-        if thorough and [getsignal(number) for number in self._signals] != self._handlers:
+        if thorough and list(map(getsignal, self._signals)) != self._handlers:
             self._restore_handlers(self._signals, self._handlers)
         if getitimer(ITIMER_REAL)[0]:
             setitimer(ITIMER_REAL, 0)  # an alarm left behind would end a later run
         if self._closed_descriptors.poll(0):
             self._restore_descriptors()
+
+    def _restore_directory(self) -> None:
+        try:
+            if self._directory is not None:
+                os.chdir(self._directory)
+        except OSError:  # removed meanwhile: there is nothing to go back to
+            self._directory = None
 
     def _restore_descriptors(self) -> None:
         for fd, copy in enumerate(self._copies):
@@ -75,18 +90,6 @@ class Baseline:
             except OSError:
                 if copy >= 0:
                     os.dup2(copy, fd)
-
-    def _flush(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # closed, replaced by something odd, a full disk: the run's business, not ours
-                pass
-
-    def _raw_variables(self) -> dict[Any, Any]:
-        # os.environ encodes and decodes every item of a compare; its dictionary of bytes compares in a microsecond.
-        raw = getattr(os.environ, "_data", None)
-        return raw if isinstance(raw, dict) else dict(os.environ)
 
     def _restore_environment(self) -> None:
         os.environ = self._environ  # noqa: B003  (the very object, not a change of the environment)
@@ -106,6 +109,11 @@ class Baseline:
                     pass
 
     def _restore_streams(self) -> None:
+        for printed in (sys.stdout, sys.stderr, *self._streams[1:]):
+            try:
+                printed.flush()
+            except Exception:  # None, closed, something odd, a full disk: the run's business
+                pass
         streams = list(self._streams)
         for fd, stream in enumerate(streams):
             if stream is not None and stream.closed:
@@ -124,10 +132,6 @@ def _directory() -> str | None:
         return os.getcwd()
     except OSError:
         return None
-
-
-def _closed(streams: tuple[Any, ...]) -> bool:
-    return any([stream is not None and stream.closed for stream in streams])
 
 
 def _copy_of(fd: int) -> int:
