@@ -10,25 +10,16 @@ import fcntl
 import os
 import select
 import sys
-from _signal import (
-    SIG_DFL,
-    SIG_IGN,
-    SIG_SETMASK,
-    SIGCHLD,
-    SIGINT,
-    SIGKILL,
-    SIGTERM,
-    SIGTTIN,
-    SIGTTOU,
-    getsignal,
-    pthread_sigmask,
-    signal,
-)
 from _thread import start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
+    from signal import getsignal, pthread_sigmask, signal
     from typing import Any
+else:  # the C module: `signal` makes enums of all these numbers, and costs a tenth of the boot
+    from _signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
+    from _signal import getsignal, pthread_sigmask, signal
 
 __all__ = ["COMMAND", "main", "main_of_stock_process"]
 
@@ -171,6 +162,10 @@ def _settle_streams() -> None:
             os.dup2(empty, fd)
     if empty > 2:
         os.close(empty)
+    # Streams are None where the parent had none; a run's print must not fail for that.
+    sys.stdin = sys.stdin or open(0, closefd=False)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -45,9 +45,9 @@ def pickled(value: object) -> bytes:
     except (RecursionError, MemoryError):
         raise
     except Exception:
-        import cloudpickle
+        from procsched.byvalue import dumps_by_value
 
-        return bytes(cloudpickle.dumps(value, 5))
+        return dumps_by_value(value)
 
 
 def clear(error: BaseException) -> None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import sys
-from _signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
+from os import getcwd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
     from typing import Any
+else:  # the C module, as in `child`
+    from _signal import ITIMER_REAL, getitimer, getsignal, setitimer, signal, valid_signals
 
 __all__ = ["Baseline"]
 
@@ -25,54 +29,67 @@ class Baseline:
         self._directory = _directory()
         self._environ = os.environ
         self._variables = dict(os.environ)
-        self._raw = dict(self._raw_variables())
+        # os.environ encodes and decodes every item of a compare; its dictionary of bytes compares in a microsecond.
+        data = getattr(os.environ, "_data", None)
+        self._data = data if isinstance(data, dict) else None
+        self._raw = dict(data if isinstance(data, dict) else os.environ)
         # SIGKILL and SIGSTOP have no handler; the real-time ones are nobody's but the stack dump's
         self._signals = [number for number in sorted(map(int, valid_signals())) if number < 32]
         self._handlers: list[Any] = [getsignal(number) for number in self._signals]
-        self._usual = [number for number in (1, 2, 3, 10, 12, 14, 15, 17) if number in self._signals]
+        self._usual: list[int] = [number for number in (1, 2, 3, 10, 12, 14, 15, 17) if number in self._signals]
         self._usual_handlers: list[Any] = [getsignal(number) for number in self._usual]
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
+        self._texts = [(getattr(s, "encoding", None), getattr(s, "errors", None)) for s in self._streams]
         self._copies = [_copy_of(fd) for fd in (0, 1, 2)]
+        self._closed_descriptors = select.poll()
+        for fd in (0, 1, 2):
+            self._closed_descriptors.register(fd, 0)  # no event asked for: POLLNVAL, one system call for all three
 
     def restore(self, thorough: bool) -> None:
-        """``thorough``: look at all signals (a run that took no time at all is only checked for the usual ones)."""
-        directory = self._directory
-        if directory is not None and _directory() != directory:
-            try:
-                os.chdir(directory)
-            except OSError:  # removed meanwhile: there is nothing to go back to
-                self._directory = None
-        if os.environ is not self._environ or self._raw_variables() != self._raw:
+        """Flush what the run printed, put back what it changed.
+
+        All of it always, but for the signals that hardly anybody uses: those when ``thorough``. It runs after every
+        run, so it is written flat.
+        """
+        stdin, stdout, stderr = self._streams
+        try:
+            if sys.stdout is stdout and sys.stderr is stderr and sys.stdin is stdin and not stdin.closed:
+                stdout.flush()  # a ValueError when it is closed
+                stderr.flush()
+            else:
+                self._restore_streams()
+        except Exception:
+            self._restore_streams()
+        try:
+            if getcwd() != self._directory:
+                self._restore_directory()
+        except OSError:  # the current one was removed
+            self._restore_directory()
+        if os.environ is not self._environ or (self._data or dict(os.environ)) != self._raw:
             self._restore_environment()
-        if thorough:
-            if [getsignal(number) for number in self._signals] != self._handlers:
-                self._restore_handlers(self._signals, self._handlers)
-        elif [getsignal(number) for number in self._usual] != self._usual_handlers:
+        if list(map(getsignal, self._usual)) != self._usual_handlers:
             self._restore_handlers(self._usual, self._usual_handlers)
+        if thorough and list(map(getsignal, self._signals)) != self._handlers:
+            self._restore_handlers(self._signals, self._handlers)
         if getitimer(ITIMER_REAL)[0]:
             setitimer(ITIMER_REAL, 0)  # an alarm left behind would end a later run
-        stdin, stdout, stderr = self._streams
-        if sys.stdout is not stdout or sys.stderr is not stderr or sys.stdin is not stdin or _closed(self._streams):
-            self._restore_streams()
-        for fd in (0, 1, 2):
+        if self._closed_descriptors.poll(0):
+            self._restore_descriptors()
+
+    def _restore_directory(self) -> None:
+        try:
+            if self._directory is not None:
+                os.chdir(self._directory)
+        except OSError:  # removed meanwhile: there is nothing to go back to
+            self._directory = None
+
+    def _restore_descriptors(self) -> None:
+        for fd, copy in enumerate(self._copies):
             try:
                 fcntl.fcntl(fd, fcntl.F_GETFD)
             except OSError:
-                if self._copies[fd] >= 0:
-                    os.dup2(self._copies[fd], fd)
-
-    def flush(self) -> None:
-        """What the run printed is out before the run is reported."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # closed, replaced by something odd, a full disk: the run's business, not ours
-                pass
-
-    def _raw_variables(self) -> dict[Any, Any]:
-        # os.environ encodes and decodes every item of a compare; its dictionary of bytes compares in a microsecond.
-        raw = getattr(os.environ, "_data", None)
-        return raw if isinstance(raw, dict) else dict(os.environ)
+                if copy >= 0:
+                    os.dup2(copy, fd)
 
     def _restore_environment(self) -> None:
         os.environ = self._environ  # noqa: B003  (the very object, not a change of the environment)
@@ -92,11 +109,20 @@ class Baseline:
                     pass
 
     def _restore_streams(self) -> None:
+        for printed in (sys.stdout, sys.stderr, *self._streams[1:]):
+            try:
+                printed.flush()
+            except Exception:  # None, closed, something odd, a full disk: the run's business
+                pass
         streams = list(self._streams)
         for fd, stream in enumerate(streams):
             if stream is not None and stream.closed:
-                mode = "w" if fd else "r"
-                streams[fd] = open(fd, mode, buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+                encoding, errors = self._texts[fd]
+                fresh: Any = open(  # noqa: SIM115  (it stays open)
+                    fd, "w" if fd else "r", buffering=1, closefd=False, encoding=encoding, errors=errors
+                )
+                fresh.buffer.raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
+                streams[fd] = fresh
         self._streams = (streams[0], streams[1], streams[2])
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
@@ -106,10 +132,6 @@ def _directory() -> str | None:
         return os.getcwd()
     except OSError:
         return None
-
-
-def _closed(streams: tuple[Any, ...]) -> bool:
-    return any([stream is not None and stream.closed for stream in streams])
 
 
 def _copy_of(fd: int) -> int:

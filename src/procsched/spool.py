@@ -211,6 +211,12 @@ class Spooled:
             _files.discard(fd)
             os.close(fd)
 
+    def __enter__(self) -> Spooled:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
     def __del__(self) -> None:
         try:
             self.close()

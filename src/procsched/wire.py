@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pickle import PickleBuffer
     from typing import Any
 
-    Order = tuple[int, int, int, int, int, int, int, int, "bytes | Spooled | int"]
+    Order = tuple[int, int, int, int, int, int, int, int, Any]
     """``(ticket, function key, due, flags, number, attempt, planned wall ns, timeout ns, args)``, see below.
 
     A plain tuple of atoms: 64 of them are pickled in one go, without a class to look up. ``args`` stands as its size
-    in the message when it is spooled; the descriptor goes ahead of it through the passage.
+    in the message when it is spooled (else bytes); the descriptor goes ahead of it through the passage.
     """
 
 __all__ = [
@@ -145,7 +145,7 @@ class Function:
 class _Atoms:
     """Named fields that compare and show themselves: a named tuple without the price of `typing` in the child."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.__slots__, values, strict=True):
@@ -155,7 +155,7 @@ class _Atoms:
         return iter([getattr(self, name) for name in self.__slots__])
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and list(self) == list(other)  # type: ignore[call-overload]
+        return isinstance(other, _Atoms) and type(other) is type(self) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -236,7 +236,8 @@ def encode(value: object, dumps: Callable[..., bytes]) -> bytes | list[bytes | m
     head = _CONTAINER.pack(_CONTAINER_MAGIC, len(buffers), len(data))
     head += b"".join([_LENGTH.pack(buffer.nbytes) for buffer in buffers])
     parts: list[bytes | memoryview] = []
-    for part in (head, data, *buffers):
+    whole: list[bytes | memoryview] = [head, data, *buffers]
+    for part in whole:
         parts.append(part)
         surplus = (part.nbytes if isinstance(part, memoryview) else len(part)) % _ALIGNMENT
         if surplus:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import marshal
+import multiprocessing.context
 import multiprocessing.process
 import os
 import signal
@@ -114,7 +115,7 @@ class _Passed:
         self._fd = fd
 
     def __reduce__(self) -> tuple[Any, ...]:
-        popen = multiprocessing.context.get_spawning_popen()  # type: ignore[attr-defined]
+        popen: Any = multiprocessing.context.get_spawning_popen()
         return _Passed, (popen.duplicate_for_child(self._fd),)
 
     def detach(self) -> int:
@@ -229,7 +230,9 @@ def launch(name: str, ends: Ends, boot: dict[str, Any], env: dict[str, str]) -> 
 
 def _start_stock(name: str, boot: dict[str, Any], descriptors: dict[str, int], env: dict[str, str]) -> Any:
     passed = {key: _Passed(fd) for key, fd in descriptors.items()}
-    process = LokyProcess(target=child.main_of_stock_process, args=({**boot, "tracker": -1}, passed), name=name, env=env)
+    process = LokyProcess(
+        target=child.main_of_stock_process, args=({**boot, "tracker": -1}, passed), name=name, env=env
+    )
     try:
         process.start()
     finally:

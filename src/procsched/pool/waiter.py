@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import selectors
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,7 +27,8 @@ class Waiter:
     def __init__(self) -> None:
         self._actions: dict[int, Action] = {}
         self._fine = False
-        if sys.platform == "linux":
+        self._number = -1
+        if hasattr(select, "epoll"):
             self._epoll: select.epoll | None = select.epoll()
             self._number = self._epoll.fileno()
             self._fine = self._number < 1024  # beyond it select() refuses
