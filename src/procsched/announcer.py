@@ -1,0 +1,148 @@
+"""Announcer: tells subscribers and the log what happened, in order. A thread of the parent.
+
+It has a thread of its own, beside that of the Futures: a subscriber may wait for a Future, or write to a slow disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from procsched.events import Event, RunEnded, RunProgress
+from procsched.ledger import record_of
+from procsched.observe import log
+from procsched.wire import RemoteDropped, RemoteLog, RemoteProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Announcer"]
+
+_log = logging.getLogger("procsched.scheduler")
+_runs = logging.getLogger("procsched.run")
+
+_MOST_WAITING = 100_000
+"""Pieces of news kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
+
+News = tuple[Any, ...]
+"""(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
+that nobody asked for. Or (function that makes the event,)."""
+
+
+class Announcer:
+    """Subscribers, the news for them, and the thread that brings it."""
+
+    def __init__(self, name: str, *, threaded: bool) -> None:
+        self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._subscribers: tuple[tuple[Callable[[Any], object], tuple[type, ...]], ...] = ()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._name = name
+        self._threaded = threaded
+        self._dropped = 0
+        self._stopped = False
+
+    def subscribe(self, callback: Callable[[Any], object], types: Sequence[type]) -> Callable[[], None]:
+        """Calls ``callback`` with each event of these types (none: of all) from now on. Returns what ends that."""
+        if not callable(callback):
+            raise TypeError(f"subscribe() needs a function that takes an event, not {callback!r}")
+        for kind in types:
+            if not (isinstance(kind, type) and issubclass(kind, Event)):
+                raise TypeError(f"subscribe() takes event classes such as RunEnded after the callback, not {kind!r}")
+        entry = (callback, tuple(types) or (Event,))
+        with self._lock:
+            self._subscribers = (*self._subscribers, entry)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._subscribers = tuple(other for other in self._subscribers if other is not entry)
+
+        return unsubscribe
+
+    def start(self) -> None:
+        if self._threaded and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"{self._name}-events", daemon=True)
+            self._thread.start()
+
+    def is_current(self) -> bool:
+        """Whether the caller is this thread."""
+        return threading.current_thread() is self._thread
+
+    def put(self, news: list[News]) -> None:
+        """The news of one turn of the loop."""
+        if self._news.qsize() > _MOST_WAITING:
+            self._dropped += len(news)
+            return
+        self._news.put(news)
+
+    def chatter(self, said: Any) -> None:
+        """What a worker said beside its reports. Called by the pool's own thread."""
+        if self._news.qsize() <= _MOST_WAITING:
+            self._news.put([said])
+
+    def flush(self) -> bool:
+        """Without a thread: tells what there is, on the calling one. True if there was something."""
+        told = False
+        while not self._news.empty():
+            news = self._news.get()
+            if news is not None:
+                told = True
+                self._tell_all(news)
+        return told
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Tells what there is and ends. ``timeout`` (seconds) bounds the wait for a subscriber that doesn't return."""
+        self._stopped = True
+        if self._thread is None:
+            self.flush()
+            return
+        self._news.put(None)
+        if not self.is_current():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (news := self._news.get()) is not None:
+            self._tell_all(news)
+
+    def _tell_all(self, news: list[Any]) -> None:
+        for item in news:
+            try:
+                self._tell(item)
+            except Exception:
+                _log.exception("an event couldn't be told; please report this")
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            _log.warning("subscribers are slower than the scheduler: %d events were dropped", dropped)
+
+    def _tell(self, item: Any) -> None:
+        if isinstance(item, tuple):
+            kind, *fields = item
+            if not fields:
+                event = kind()  # one that takes its time to make
+            elif kind is RunEnded and fields[0][13] == "succeeded" and not self.wants(RunEnded) and not _runs.isEnabledFor(logging.INFO):
+                return
+            else:
+                event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
+            log.log_event(event)
+        elif isinstance(item, RemoteLog):
+            log.log_remote(item)
+            return
+        elif isinstance(item, RemoteDropped):
+            log.log_dropped(item)
+            return
+        elif isinstance(item, RemoteProgress):
+            event = RunProgress(item.job_id, item.number, item.fraction, item.message)
+        else:
+            event = item
+        for callback, types in self._subscribers:
+            if isinstance(event, types):
+                try:
+                    callback(event)
+                except Exception:
+                    _log.exception("a subscriber raised at %s", type(event).__name__)
+
+    def wants(self, kind: type) -> bool:
+        """Whether anybody subscribed to this type of event. Any thread."""
+        return any(issubclass(kind, types) for _callback, types in self._subscribers)

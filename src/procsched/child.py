@@ -1,0 +1,178 @@
+"""A worker's first milliseconds: tie its life to the parent's, then become `worker.serve`. Runs in the child.
+
+Started as ``python -c <COMMAND> <descriptor of the boot file>`` by `pool.process`, or, where loky's internals look
+different, as the target of a stock LokyProcess. What is not imported here is most of what makes a boot fast.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import sys
+from _signal import (
+    SIG_DFL,
+    SIG_IGN,
+    SIG_SETMASK,
+    SIGCHLD,
+    SIGINT,
+    SIGKILL,
+    SIGTERM,
+    SIGTTIN,
+    SIGTTOU,
+    getsignal,
+    pthread_sigmask,
+    signal,
+)
+from _thread import start_new_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["COMMAND", "main", "main_of_stock_process"]
+
+COMMAND = (
+    "import marshal,sys;f=open(int(sys.argv[1]),'rb');f.seek(0);b=marshal.load(f);f.close();"
+    "sys.path[:]=b['path'];from procsched.child import main;main(b)"
+)
+"""Sets the parent's sys.path before it imports anything of ours: `marshal` and `open` are built in."""
+
+_F_SETSIG = getattr(fcntl, "F_SETSIG", 10)  # the constant is missing in older Pythons, the kernel has it
+_OUT_OF_THE_WAY = (900, 200, 3)
+# Own descriptors live high, yet below the 1024 of select(): a run that closes everything and opens a file gets low
+# numbers, so that a report hits EBADF (a clean crash of that run) and never somebody's file.
+
+
+def main(boot: dict[str, Any]) -> None:
+    """Never returns."""
+    try:
+        os.setpgid(0, 0)
+    except PermissionError:  # a session leader is its own group already
+        pass
+    descriptors = {name: _move_away(fd) for name, fd in boot["descriptors"].items()}
+    _tie_to_parent(descriptors["lifeline"], boot["parent"])
+    _settle_signals()
+    _settle_streams()
+    sys.argv[:] = boot["argv"]
+    try:
+        os.chdir(boot["cwd"])
+    except OSError:  # it was removed; the parent stands in nothing as well
+        pass
+    # The parent's __main__ isn't re-run, and this file's names don't answer for it either.
+    sys.modules["__main__"] = type(sys)("__main__")
+    try:
+        from procsched.worker import serve
+
+        serve(boot, descriptors)
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass
+    except BaseException:
+        # Not a run's error (those are reported) but ours, or a descriptor that a run closed. It ends as a crash; the
+        # text goes to the stderr we share with the parent.
+        try:
+            sys.excepthook(*sys.exc_info())
+        except BaseException:
+            pass
+    finally:
+        os._exit(70)
+
+
+def main_of_stock_process(boot: dict[str, Any], descriptors: dict[str, Any]) -> None:
+    """The fallback's entry: the descriptors have been renumbered on their way through loky's pickling."""
+    boot["descriptors"] = {name: descriptor.detach() for name, descriptor in descriptors.items()}
+    main(boot)
+
+
+def _move_away(fd: int) -> int:
+    for lowest in _OUT_OF_THE_WAY:
+        try:
+            moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+        except OSError:  # beyond this process's limit of descriptors
+            continue
+        os.close(fd)
+        return moved
+    os.set_inheritable(fd, False)
+    return fd
+
+
+def _tie_to_parent(lifeline: int, parent: int) -> None:
+    """When the parent's end of the lifeline closes, the kernel kills this process group.
+
+    No thread could do it while a run holds the GIL or the worker is stopped. PR_SET_PDEATHSIG would leave the programs
+    that a run started.
+    """
+    try:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(lifeline, _F_SETSIG, int(SIGKILL))
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    except (AttributeError, OSError):  # not Linux: the thread below does what it can
+        pass
+    if os.getppid() != parent:  # it died before the lines above took effect
+        os._exit(1)
+    start_new_thread(_watch, (lifeline, parent))
+
+
+def _watch(lifeline: int, parent: int) -> None:
+    """The second line: a forked copy of the parent may hold its end of the lifeline, a run may have closed ours.
+
+    While poll() waits it holds the open files themselves, so that a run closing their numbers doesn't blind it.
+    """
+    poller = select.poll()
+    poller.register(lifeline, select.POLLHUP)
+    interval = 1000
+    try:
+        poller.register(os.pidfd_open(parent), select.POLLIN)
+        interval = -1
+    except (AttributeError, OSError):
+        pass
+    while True:
+        for fd, event in poller.poll(interval):
+            if event & select.POLLNVAL:
+                poller.unregister(fd)
+                interval = 1000
+            else:
+                os.killpg(0, SIGKILL)
+        if os.getppid() != parent:
+            os.killpg(0, SIGKILL)
+
+
+def _nothing(signum: int, frame: object) -> None:
+    """The parent decides when to stop. Not SIG_IGN, which whatever a run starts would inherit."""
+
+
+def _settle_signals() -> None:
+    pthread_sigmask(SIG_SETMASK, ())  # that of the parent's starting thread, inherited
+    signal(SIGINT, _nothing)
+    signal(SIGTERM, _nothing)
+    # Out of the terminal's foreground, a read of it or an stty would stop us for ever; so they get an error.
+    signal(SIGTTIN, SIG_IGN)
+    signal(SIGTTOU, SIG_IGN)
+    if getsignal(SIGCHLD) == SIG_IGN:  # a parent that doesn't care for its children; a run's subprocess does
+        signal(SIGCHLD, SIG_DFL)
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    """A process that a run forked: multiprocessing's terminate() must work on it."""
+    for signum in (SIGINT, SIGTERM):
+        if getsignal(signum) is _nothing:
+            signal(signum, SIG_DFL)
+
+
+def _settle_streams() -> None:
+    """stdin is empty; stdout and stderr are the parent's, by the line."""
+    empty = os.open(os.devnull, os.O_RDWR)
+    os.dup2(empty, 0)
+    for fd in (1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.dup2(empty, fd)
+    if empty > 2:
+        os.close(empty)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError):
+            pass

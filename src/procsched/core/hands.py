@@ -1,0 +1,108 @@
+"""Hands: how many runs an id has under way, over all its generations. Pure.
+
+An id never has more than ``max_instances`` runs in hand: the ``hands`` of its living row, and the *ghosts*, runs of
+older generations that still execute. What can't go for that reason is held on its row, and goes back to the ready
+heap, under its old key, when a hand is free.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from procsched.core.model import _NO_RUNS, NOWHERE, JobState, Place, ReadyOrder, Run
+from procsched.core.queues import Queues
+from procsched.core.slots import base_time
+
+if TYPE_CHECKING:
+    from procsched.core.model import JobRow, Now
+
+__all__ = ["Hands"]
+
+
+class Hands:
+    """The generation table with its queues, and the account of what is in hand."""
+
+    def __init__(self, order: ReadyOrder) -> None:
+        self.jobs: dict[str, JobRow] = {}
+        self.paused: set[JobRow] = set()
+        self.ghosts: dict[str, int] = {}
+        """By id: runs in hand of generations other than the living row's."""
+        self.live = 0
+        """Runs of jobs that haven't ended (next slots aren't runs yet)."""
+        self.queues = Queues(self.jobs, order)
+
+    def _join(self, row: JobRow, run: Run) -> None:
+        row.live = [*row.live, run]
+        self.live += 1
+
+    def _leave(self, row: JobRow, run: Run) -> None:
+        """The run is over: out of the row's lists, its hand free."""
+        self._uncount(row, run)
+        row.live = [other for other in row.live if other is not run] or _NO_RUNS
+        if row.held:
+            row.held = [other for other in row.held if other is not run] or _NO_RUNS
+        if row.extra is run:
+            row.extra = None
+        self.live -= 1
+
+    def _count(self, row: JobRow, run: Run) -> None:
+        if not run.counted:
+            run.counted = True
+            row.hands += 1
+        if row.extra is run:
+            row.extra = None
+
+    def _uncount(self, row: JobRow, run: Run) -> None:
+        if not run.counted:
+            return
+        run.counted = False
+        row.hands -= 1
+        if self.jobs.get(row.id) is not row:
+            left = self.ghosts.get(row.id, 0) - 1
+            if left > 0:
+                self.ghosts[row.id] = left
+            else:
+                self.ghosts.pop(row.id, None)
+
+    def _is_full(self, row: JobRow) -> bool:
+        return row.hands + self.ghosts.get(row.id, 0) >= row.options.max_instances
+
+    def _free_hand(self, id: str, now: Now) -> None:
+        """What the living job of this id holds may try again, under its old keys."""
+        row = self.jobs.get(id)
+        if row is None or (row.place is not Place.HELD and not row.held) or self._is_full(row):
+            return
+        if row.place is Place.HELD:
+            if row.busy_until is not None:
+                row.busy_until = base_time(row.schedule, now)
+            self.queues.push_ready(row)
+        held, row.held = row.held, _NO_RUNS
+        for run in held:
+            self.queues.push_ready(run)
+
+    def check_valid(self) -> None:
+        """Asserts the laws of this table. An expensive no-op, for tests."""
+        self.queues.check_valid()
+        assert self.paused == {row for row in self.jobs.values() if row.state is JobState.PAUSED}, "paused jobs"
+        assert all(count > 0 for count in self.ghosts.values()), "a ghost that isn't there"
+        for row in self.jobs.values():
+            self._check_row(row)
+
+    def _check_row(self, row: JobRow) -> None:
+        assert row.state in (JobState.SCHEDULED, JobState.PAUSED), f"{row!r} has ended, and has an id"
+        assert row.place in (Place.TIMER, Place.READY, Place.HELD, NOWHERE), f"the slot of {row!r} is nowhere"
+        assert (row.entry != 0) == (row.place in (Place.TIMER, Place.READY)), f"the entry of {row!r} doesn't match"
+        if row.state is JobState.PAUSED:
+            assert row.place is NOWHERE, f"{row!r} is paused, and has a slot"
+        else:
+            assert row.place is not NOWHERE or row.planning or row.live, f"{row!r} never ends and never runs"
+        assert not (row.planning and row.place is not NOWHERE), f"{row!r} has planned twice"
+        assert row.hands == sum(run.counted for run in row.live), f"the hands of {row!r}"
+        assert row.executing == sum(run.started for run in row.live), f"what of {row!r} executes"
+        if row.id not in self.ghosts:
+            assert row.hands <= row.options.max_instances, f"too many instances of {row!r}"
+        assert row.extra is None or row.extra in row.live, f"the extra run of {row!r}"
+        for run in row.live:
+            assert run.row is row and run.place not in (Place.POSTED, Place.DONE), f"{run!r} is over, and lives"
+            assert run.counted == (run.started or run.place in (Place.OFFERED, Place.EXECUTING)), f"{run!r} in hand"
+            assert (run.place is Place.HELD) == (run in row.held), f"{run!r} held"

@@ -1,0 +1,193 @@
+"""Queues: the two timer heaps and the ready heap, where everything that waits has its one entry. Pure.
+
+An entry is keyed in the time of its schedule, monotonic or wall, so that a step of the wall clock moves the calendar
+and nothing else. When due, it moves to the ready heap under the *monotonic* instant at which it became due: raw wall
+nanoseconds would sort behind every monotonic one for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from procsched.core.heap import DueHeap
+from procsched.core.model import NOWHERE, Place, ReadyOrder, Run, Timebase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from procsched.core.heap import Entry
+    from procsched.core.model import JobRow, Now
+
+__all__ = ["Queues"]
+
+WALL_LOOK = 30_000_000_000
+"""While a calendar entry waits, the wall clock is looked at this often, so that a step of it, or a resume of the
+machine, is noticed in time. cron looks once a minute; monotonic waits alone would sleep through."""
+
+SMALL_STEP = 3 * 3600 * 1_000_000_000
+"""A step back of the wall clock up to this serves no instant twice; after a larger one the calendar is planned anew.
+The bound is Debian cron's."""
+
+
+class Queues:
+    """Timer heaps and ready heap over one generation table."""
+
+    def __init__(self, jobs: dict[str, JobRow], order: ReadyOrder) -> None:
+        self._jobs = jobs
+        self._by_priority = order is ReadyOrder.PRIORITY
+        self._mono = DueHeap(self._is_live)
+        self._wall = DueHeap(self._is_live)
+        self._ready = DueHeap(self._is_live)
+        self._seq = 0
+        self._offset: int | None = None
+
+    def _is_live(self, entry: Entry) -> bool:
+        item = entry[3]
+        return item.entry == entry[2] and (isinstance(item, Run) or self._jobs.get(item.id) is item)
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def push_timer(self, item: JobRow | Run, timebase: Timebase, due: int, place: Place = Place.TIMER) -> None:
+        """``item`` waits for an instant of a timebase."""
+        self._seq += 1
+        heap = self._wall if timebase is Timebase.WALL else self._mono
+        heap.push(due, item.priority, self._seq, item)
+        item.in_wall = timebase is Timebase.WALL
+        item.place = place
+        item.entry = self._seq
+
+    def push_ready(self, item: JobRow | Run) -> None:
+        """``item`` is due since `item.due`; one that was here before comes back under its old key."""
+        if item.arrival == 0:
+            self._seq += 1
+            item.arrival = self._seq
+        first, second = (item.priority, item.due) if self._by_priority else (item.due, item.priority)
+        self._ready.push(first, second, item.arrival, item)
+        item.place = Place.READY
+        item.entry = item.arrival
+
+    def forget(self, item: JobRow | Run) -> None:
+        """Whatever entry ``item`` has is stale from now on."""
+        if item.entry == 0:
+            return
+        item.entry = 0
+        # A key that became stale must never be used again: its old entry would come to life.
+        item.arrival = 0
+        if item.place is Place.READY:
+            self._ready.forget()
+        elif item.in_wall:
+            self._wall.forget()
+        else:
+            self._mono.forget()
+
+    def disowned(self, row: JobRow) -> None:
+        """The row has left the table with an entry somewhere: count it as stale."""
+        self.forget(row)
+        row.place = NOWHERE
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def promote(self, now: Now) -> None:
+        """Moves what has become due to the ready heap."""
+        mono, wall = self._mono, self._wall
+        while (entry := mono.peek()) is not None and entry[0] <= now.mono:
+            mono.pop()
+            self._became_due(entry[3], entry[0], now)
+        while (entry := wall.peek()) is not None and entry[0] <= now.wall:
+            wall.pop()
+            self._became_due(entry[3], now.mono - (now.wall - entry[0]), now)
+
+    def _became_due(self, item: JobRow | Run, due: int, now: Now) -> None:
+        item.due = due
+        item.noticed = now.mono
+        item.arrival = 0
+        if isinstance(item, Run):
+            item.expected = due
+        self.push_ready(item)
+
+    def wall_was_set_back(self, now: Now) -> bool:
+        """Whether the wall clock went back so far, since the last look, that the calendar must be planned anew."""
+        offset = now.wall - now.mono
+        if self._offset is None or offset > self._offset:
+            self._offset = offset
+        elif offset < self._offset - SMALL_STEP:
+            self._offset = offset
+            return True
+        return False
+
+    def next_wakeup(self, now: Now) -> int | None:
+        """Monotonic instant at which to promote again; None: nothing waits for a time."""
+        best = None
+        if (entry := self._mono.peek()) is not None:
+            best = entry[0]
+        if (entry := self._wall.peek()) is not None:
+            due = now.mono + min(entry[0] - now.wall, WALL_LOOK)
+            best = due if best is None or due < best else best
+        return best
+
+    # -- out ------------------------------------------------------------------------------------------------------
+
+    def soonest(self, now: Now) -> tuple[int, JobRow | Run] | None:
+        """The next timer entry, with its monotonic due time; it stays where it is."""
+        best: tuple[int, JobRow | Run] | None = None
+        if (entry := self._mono.peek()) is not None:
+            best = (entry[0], entry[3])
+        if (entry := self._wall.peek()) is not None:
+            due = now.mono + entry[0] - now.wall
+            if best is None or due < best[0]:
+                best = (due, entry[3])
+        return best
+
+    def pop_timer(self, item: JobRow | Run) -> None:
+        """Takes out the entry that `soonest` has just shown."""
+        (self._wall if item.in_wall else self._mono).pop()
+        item.entry = 0
+        item.arrival = 0
+
+    def head(self) -> JobRow | Run | None:
+        """The first of the ready, left where it is."""
+        entry = self._ready.peek()
+        return None if entry is None else entry[3]
+
+    def pop_ready(self) -> None:
+        """Takes out the entry that `head` has just shown; its key is kept for the case that it comes back."""
+        self._ready.pop()[3].entry = 0
+
+    @property
+    def ready(self) -> int:
+        return len(self._ready)
+
+    @property
+    def timers(self) -> int:
+        return len(self._mono) + len(self._wall)
+
+    def oldest_ready(self) -> int | None:
+        """When the longest waiting of the ready became due."""
+        if self._by_priority:
+            return min((entry[1] for entry in self._ready.live()), default=None)
+        entry = self._ready.peek()
+        return None if entry is None else entry[0]
+
+    def items(self) -> Iterator[JobRow | Run]:
+        """All that waits, in no order. Costs O(n)."""
+        for heap in (self._mono, self._wall, self._ready):
+            for entry in heap.live():
+                yield entry[3]
+
+    def wall_rows(self) -> list[JobRow]:
+        """The jobs that wait for an instant of the calendar. Costs O(n)."""
+        return [entry[3] for entry in self._wall.live() if not isinstance(entry[3], Run)]
+
+    def check_valid(self) -> None:
+        seen: set[int] = set()
+        for heap, places in (
+            (self._mono, (Place.TIMER, Place.BACKOFF)),
+            (self._wall, (Place.TIMER,)),
+            (self._ready, (Place.READY,)),
+        ):
+            heap.check_valid()
+            for entry in heap.live():
+                item = entry[3]
+                assert id(item) not in seen, f"{item!r} is in two places"
+                seen.add(id(item))
+                assert item.place in places, f"{item!r} is in the heap of another place"

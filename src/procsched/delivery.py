@@ -1,0 +1,126 @@
+"""Delivery: decodes results and sets Futures, so that the loop needn't run anybody's code. A thread of the parent.
+
+It does what it is given in order, and every piece of it may run a user's code (unpickling, done-callbacks) for as long
+as that likes: nobody's run waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from procsched.core.model import Outcome
+from procsched.errors import RemoteError
+from procsched.futures import cancel_and_notify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+__all__ = ["Delivery"]
+
+_log = logging.getLogger("procsched.scheduler")
+
+
+class Delivery:
+    """A queue of deeds and the thread that does them."""
+
+    def __init__(self, name: str, *, threaded: bool) -> None:
+        self._deeds: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._name = name
+        self._threaded = threaded
+
+    def start(self) -> None:
+        if self._threaded and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
+            self._thread.start()
+
+    def is_current(self) -> bool:
+        """Whether the caller is this thread."""
+        return threading.current_thread() is self._thread
+
+    def put(self, deed: Callable[[], object]) -> None:
+        self._deeds.put(deed)
+
+    def flush(self) -> bool:
+        """Without a thread: does what is there, on the calling one. True if there was something."""
+        did = False
+        while not self._deeds.empty():
+            deed = self._deeds.get()
+            if deed is not None:
+                did = True
+                self._do(deed)
+        return did
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Does what is there and ends. ``timeout`` (seconds) bounds the wait for a user's code that doesn't return."""
+        if self._thread is None:
+            self.flush()
+            return
+        self._deeds.put(None)
+        if not self.is_current():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (deed := self._deeds.get()) is not None:
+            self._do(deed)
+            del deed  # or the last result would live until the next one
+
+    def _do(self, deed: Callable[[], object]) -> None:
+        try:
+            deed()
+        except BaseException:
+            _log.exception("a Future's callback raised, or a result couldn't be delivered")
+
+
+class Settlement:
+    """One run's Futures and what they get."""
+
+    __slots__ = ("body", "decode", "error", "futures", "outcome")
+
+    def __init__(
+        self,
+        futures: list[Future[Any]],
+        outcome: Outcome,
+        body: object,
+        error: BaseException | None,
+        decode: Callable[[Outcome, object], object],
+    ) -> None:
+        self.futures = futures
+        self.outcome = outcome
+        self.body = body
+        self.error = error
+        self.decode = decode
+
+    def __call__(self) -> None:
+        if self.outcome in (Outcome.CANCELLED, Outcome.SKIPPED) and self.error is None:
+            for future in self.futures:
+                cancel_and_notify(future)
+            return
+        value: Any = None
+        error = self.error
+        if error is None:
+            try:
+                value = self.decode(self.outcome, self.body)
+            except BaseException as reason:  # a value that pickles but doesn't unpickle
+                error = RemoteError(type(reason).__name__, f"the result can't be unpickled here: {reason}")
+                error.__cause__ = reason
+            else:
+                if self.outcome is Outcome.FAILED and isinstance(value, BaseException):
+                    error, value = value, None
+        self.body = None
+        for future in self.futures:
+            if future.done():
+                continue
+            try:
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(value)
+            except Exception:  # cancelled in this instant: it has its answer
+                if not future.done():
+                    raise
+        self.futures = []

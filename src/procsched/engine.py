@@ -1,0 +1,427 @@
+"""Engine: the parts of a scheduler and what callers' threads do to them. Runs in the parent, in every thread.
+
+The public face (`scheduler`, `job`) checks arguments and talks to this; this talks to the loop. The timetable is
+changed under one short lock, in the caller's own thread; only what concerns a run in a worker's hands is asked of the
+loop, which alone touches the channels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+from procsched import events
+from procsched.alarms import Alarms
+from procsched.announcer import Announcer
+from procsched.clock import read
+from procsched.core.model import JobState, Place, Run, Timebase
+from procsched.core.restarts import RestartBudget
+from procsched.core.roster import Roster
+from procsched.core.slots import ScheduleFailed
+from procsched.core.timetable import Timetable
+from procsched.delivery import Delivery
+from procsched.dispatcher import Dispatcher
+from procsched.errors import ConflictingIdError, InternalError, JobLookupError, PoolUnusable, SchedulerClosed
+from procsched.futures import RunFuture
+from procsched.gate import Gate
+from procsched.ledger import JobNotes, Ledger
+from procsched.mailbox import Mailbox
+from procsched.offering import Offering
+from procsched.stopping import Stopping
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from procsched.clock import Clock
+    from procsched.core.model import JobRow, Now, ReadyOrder
+    from procsched.core.roster import Slot
+    from procsched.core.schedules import Schedule
+    from procsched.core.timetable import Changes
+    from procsched.pool.api import Pool, PoolSettings
+    from procsched.series import Series
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger("procsched.scheduler")
+
+MINUTE = 60_000_000_000
+
+
+class Engine:
+    """One scheduler, without its public face. ``threaded=False``: it moves only when `Dispatcher.turn` is called."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        settings: PoolSettings,
+        *,
+        order: ReadyOrder,
+        max_tasks: int | None,
+        max_pending: int | None,
+        refuse: bool,
+        start_timeout: int,
+        threaded: bool,
+    ) -> None:
+        self.name = settings.name
+        self.settings = settings
+        self.pool = pool
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.timetable = Timetable(order)
+        self.roster = Roster(settings.workers)
+        self.budget = RestartBudget(settings.workers)
+        self.ledger = Ledger()
+        self.alarms = Alarms()
+        self.mailbox = Mailbox(pool.wake)
+        self.delivery = Delivery(self.name, threaded=threaded)
+        self.announcer = Announcer(self.name, threaded=threaded)
+        self.gate = Gate(max_pending, refuse=refuse)
+        self.max_tasks = max_tasks
+        self.recycles = max_tasks is not None or settings.max_memory is not None
+        self.start_timeout = start_timeout
+        self.dispatcher = Dispatcher(self)
+        self.offering = Offering(
+            pool,
+            self.timetable,
+            self.roster,
+            self.lock,
+            self.dispatcher.note,
+            self.dispatcher.wants_value,
+            self.dispatcher.claimed,
+            max_tasks=max_tasks,
+        )
+        self.stopping = Stopping(self)
+        self.failure: BaseException | None = None
+        self.inert: str | None = None
+        """Why this engine takes no work, beside being closed: a forked copy, or inside a worker."""
+        self.threaded = threaded
+        self._started = False
+        self._thread: threading.Thread | None = None
+        self._calls = itertools.count(1)
+        self._start_lock = threading.RLock()
+        self._recycled_at: int | None = None
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    @property
+    def closing(self) -> bool:
+        return self.stopping.begun
+
+    def now(self) -> Now:
+        return read(self.clock)
+
+    def check_open(self) -> None:
+        """Raises `SchedulerClosed` with the reason when no new work is taken."""
+        if self.inert is not None:
+            raise SchedulerClosed(self.inert)
+        if self.failure is not None:
+            raise SchedulerClosed(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
+        if self.stopping.begun:
+            raise SchedulerClosed(f"the scheduler {self.name!r} was shut down and takes no new work")
+
+    def start(self) -> None:
+        """Starts threads and workers, at the first piece of work."""
+        if self._started:
+            return
+        with self._start_lock:
+            if self._started:
+                return
+            self.check_open()
+            self.pool.open(self.settings, self.announcer.chatter)
+            self.dispatcher.start_workers()
+            self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
+            self.delivery.start()
+            self.announcer.start()
+            self._started = True
+            if self.threaded:
+                self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
+                self._thread.start()
+
+    def shutdown(
+        self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False
+    ) -> None:
+        """Stops, as `Stopping.ask` says. Idempotent; from one of our own threads it doesn't wait."""
+        if self.inert is not None:
+            return
+        with self._start_lock:
+            if not self._started:
+                self.stopping.begun = True
+                self.stopping.ended.set()
+                self.gate.close()
+                return
+        self.stopping.ask(cancel_calls=cancel_calls, timeout=timeout, only_jobs=only_jobs)
+        if wait and not self.is_own_thread():
+            self.await_end()
+
+    def await_end(self) -> None:
+        """Until the loop has ended and its threads with it."""
+        self.stopping.ended.wait()
+        if self._thread is not None:
+            self._thread.join()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is a thread of ours, which mustn't wait for the loop's end."""
+        current = threading.current_thread()
+        return current is self._thread or self.delivery.is_current() or self.announcer.is_current()
+
+    def _run(self) -> None:
+        self.mailbox.reader = threading.get_ident()
+        try:
+            while not self.stopping.finished():
+                self.dispatcher.turn()
+        except BaseException as error:
+            self.break_down(error)
+        self.wind_up()
+
+    def break_down(self, error: BaseException) -> None:
+        """The loop can't go on: loudly, with everybody who waits released."""
+        if isinstance(error, PoolUnusable):
+            _log.critical("scheduler %r: %s", self.name, error)
+        else:
+            _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
+            wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
+            wrapped.__cause__ = error
+            error = wrapped
+        self.failure = error
+        self.gate.close()
+        try:
+            self.dispatcher.fail_all(error)
+        except BaseException:
+            _log.critical("scheduler %r: not everybody could be told", self.name, exc_info=True)
+
+    def wind_up(self) -> None:
+        """The last act of the loop: workers, threads, news."""
+        try:
+            self.pool.close(5.0)
+        except BaseException as error:
+            self.failure = self.failure or error
+            _log.critical("scheduler %r: its pool couldn't be closed", self.name, exc_info=True)
+        self.mailbox.close()
+        self.dispatcher.announce(events.SchedulerStopped, self.name)
+        self.dispatcher.tell()
+        self.delivery.stop(5.0)
+        self.announcer.stop(5.0)
+        self.dispatcher.release_waiters()
+        self.stopping.ended.set()
+
+    # -- jobs -----------------------------------------------------------------------------------------------------
+
+    def add(self, row: JobRow, *, replace: bool) -> None:
+        """Registers a job.
+
+        Raises:
+            ConflictingIdError: The id is in use and ``replace`` is False.
+        """
+        self.start()
+        with self.lock:
+            self.check_open()
+            old = self.timetable.jobs.get(row.id)
+            if old is not None and not replace:
+                raise ConflictingIdError(
+                    f"a job with the id {row.id!r} exists already; choose another id, "
+                    f"or pass replace_existing=True to replace it"
+                )
+            try:
+                changes = self.timetable.add(row, self.now(), random.random())
+            except ScheduleFailed as failure:
+                raise failure.reason from None
+        kind = events.JobAdded if old is None else events.JobReplaced
+        self._announce(kind, row.id, row.generation)
+        if old is not None:
+            self._post(lambda: self.dispatcher.job_over(old))
+        self._follow_up(changes)
+
+    def reschedule(self, row: JobRow, schedule: Schedule) -> None:
+        with self.lock:
+            self.check_open()
+            self._check_alive(row)
+            try:
+                changes = self.timetable.reschedule(row, schedule, self.now(), random.random())
+            except ScheduleFailed as failure:
+                raise failure.reason from None
+        self._announce(events.JobReplaced, row.id, row.generation)
+        self._follow_up(changes)
+
+    def cancel(self, row: JobRow) -> bool:
+        """No run of the job starts after this has returned."""
+        self._check_usable()
+        with self.lock:
+            if self.timetable.jobs.get(row.id) is not row:
+                return False
+            changes = self.timetable.cancel(row, self.now())
+        self._announce(events.JobCancelled, row.id, row.generation)
+        self._post(lambda: self.dispatcher.job_over(row))
+        executing = [run for run in row.live if run.place is Place.EXECUTING]
+        for run in executing:
+            self._post(lambda run=run: self.pool.ask_stop(run.slot, run.ticket))
+        return self._follow_up(changes) or changes.prevented
+
+    def pause(self, row: JobRow) -> None:
+        self._check_usable()
+        with self.lock:
+            self._check_alive(row)
+            if row.state is JobState.PAUSED:
+                return
+            changes = self.timetable.pause(row, self.now())
+        changes.paused.clear()
+        self._announce(events.JobPaused, row.id, row.generation)
+        self._follow_up(changes)
+
+    def resume(self, row: JobRow) -> None:
+        with self.lock:
+            self.check_open()
+            self._check_alive(row)
+            if row.state is not JobState.PAUSED:
+                return
+            changes = self.timetable.resume(row, self.now(), random.random())
+        self._announce(events.JobResumed, row.id, row.generation)
+        self._follow_up(changes)
+
+    def run_now(self, row: JobRow) -> RunFuture:
+        with self.lock:
+            self.check_open()
+            self._check_alive(row)
+            run = self.timetable.run_now(row, self.now())
+            if run.future is None:
+                run.future = self._future_of(run)
+            future: RunFuture = run.future
+        self._post(_nothing)
+        return future
+
+    def follow(self, row: JobRow, waiter: Future[Any] | None = None, series: Series | None = None) -> None:
+        """Somebody waits for the next run of the job, or for all of them."""
+        with self.lock:
+            if row.notes is None:
+                row.notes = JobNotes()
+            over = self.timetable.jobs.get(row.id) is not row
+            if waiter is not None:
+                if over:
+                    waiter.cancel()
+                    waiter.set_running_or_notify_cancel()
+                else:
+                    row.notes.waiters.append(waiter)
+            if series is not None:
+                if over:
+                    series.end()
+                else:
+                    row.notes.series.append(series)
+
+    def find(self, id: str) -> JobRow:
+        row = self.timetable.jobs.get(id)
+        if row is None:
+            raise JobLookupError(f"no job has the id {id!r}")
+        return row
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def submit(self, payload: Any, when: int | None = None, timebase: Timebase = Timebase.MONOTONIC) -> RunFuture:
+        """A call for now, or for an instant of a timebase."""
+        self.check_open()
+        self.start()
+        self.gate.enter()
+        now = self.now()
+        wall = when if when is not None and timebase is Timebase.WALL else now.wall
+        if when is not None and timebase is Timebase.MONOTONIC:
+            wall = now.wall + when - now.mono
+        run = Run(None, payload, 2, now.mono, wall)
+        run.number = next(self._calls)
+        run.future = future = self._future_of(run)
+        with self.lock:
+            if self.stopping.begun or self.failure is not None:
+                self.gate.release()
+                self.check_open()
+            run.cost = self.offering.cost_of_call(run)
+            self.timetable.submit(run, now, when=when, timebase=timebase)
+        self.mailbox.nudge()
+        return future
+
+    def _future_of(self, run: Run) -> RunFuture:
+        future = RunFuture()
+        future._prevent = lambda _future: self._cancel_run(run)
+        return future
+
+    def _cancel_run(self, run: Run) -> bool:
+        """Keeps a call or an extra run from starting; its Future is told by `RunFuture.cancel`, at once."""
+        if self.inert is not None:
+            return False
+        with self.lock:
+            if run.place in (Place.EXECUTING, Place.DONE):
+                return False
+            changes = self.timetable.drop(run, self.now()) if run.place is not Place.OFFERED else None
+        if changes is not None:
+            self._follow_up(changes)
+            return True
+        try:
+            return bool(self.mailbox.ask(self.dispatcher.retract, run))
+        except SchedulerClosed:
+            return False
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None) -> bool:
+        """Until nothing is left to run, paused jobs aside."""
+        if not self._started or self.stopping.ended.is_set():
+            return True
+        waiter = threading.Event()
+        self._post(lambda: self.dispatcher.tell_when_idle(waiter))
+        if not waiter.wait(timeout):
+            return False
+        if self.failure is not None:
+            raise self.failure
+        return True
+
+    def may_recycle(self, slot: Slot, now: int) -> bool:
+        """Whether a worker above its memory limit is replaced: a fresh one that is, only once a minute."""
+        if slot.runs_done > 1:
+            return True
+        if self._recycled_at is None:
+            _log.warning(
+                "scheduler %r: a fresh worker is above max_memory_per_child (%d bytes) after its first run; "
+                "such workers are replaced once a minute at most",
+                self.name,
+                self.settings.max_memory,
+            )
+        elif now - self._recycled_at < MINUTE:
+            return False
+        self._recycled_at = now
+        return True
+
+    def check_valid(self) -> None:
+        """Asserts every law that is written down somewhere. Costs O(n): for tests."""
+        with self.lock:
+            self.timetable.check_valid()
+            self.roster.check_valid()
+            self.ledger.check_valid()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self.inert is not None:
+            raise SchedulerClosed(self.inert)
+
+    def _check_alive(self, row: JobRow) -> None:
+        if self.timetable.jobs.get(row.id) is not row:
+            raise JobLookupError(f"the job {row.id!r} (generation {row.generation}) has ended: {row.state.value}")
+
+    def _post(self, fn: Any) -> None:
+        self.mailbox.post(fn)
+
+    def _announce(self, *news: Any) -> None:
+        self._post(lambda: self.dispatcher.announce(*news))
+
+    def _follow_up(self, changes: Changes) -> bool:
+        """What an operation brought about, for the outer rings; runs in workers' hands are taken back before it returns."""
+        prevented = False
+        offered, changes.offered = changes.offered, []
+        for run in offered:
+            prevented = bool(self.mailbox.ask(self.dispatcher.retract, run)) or prevented
+        self._post(lambda: self.dispatcher.note(changes, self.now()))
+        return prevented
+
+
+def _nothing() -> None:
+    """Posted to wake the loop: something may be due earlier than it thinks."""

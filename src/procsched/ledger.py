@@ -1,0 +1,178 @@
+"""Ledger: the account of runs. Started = ended + executing, at every moment. Runs in the parent, under its lock.
+
+What a run leaves is kept as a tuple of atoms, which the garbage collector doesn't look at; `RunRecord` is made of it
+when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from procsched.core.model import Outcome
+from procsched.records import RunError, RunRecord, Waited
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from procsched.core.model import Now, Run
+    from procsched.series import Series
+
+__all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
+
+HISTORY = 100
+
+SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+Line = tuple[Any, ...]
+"""A RunRecord as atoms: (job id, number, generation, attempt, planned, started or 0, finished [wall ns], lateness,
+duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError or the body of a report), result
+size, waited for the loop, waited for a worker [ns], held by)"""
+
+
+def instant(wall_ns: int) -> datetime:
+    """An aware UTC datetime, to the microsecond."""
+    return _EPOCH + timedelta(microseconds=wall_ns // 1000)
+
+
+def job_id_of(run: Run) -> str:
+    """The id that a run is known by: its job's, or the function's name with the number of the call."""
+    return run.row.id if run.row is not None else f"{run.payload.function.name}-{run.number}"
+
+
+class JobNotes:
+    """What the outer rings keep about a job: its history, sums, and who waits for its runs."""
+
+    __slots__ = ("counts", "history", "max_duration", "max_lateness", "series", "started", "sums", "waiters")
+
+    def __init__(self) -> None:
+        self.history: deque[Line] = deque(maxlen=HISTORY)
+        self.counts: dict[str, int] = {}
+        self.sums = [0, 0]
+        """Durations and latenesses, ns."""
+        self.max_duration = 0
+        self.max_lateness = 0
+        self.started = 0
+        self.waiters: list[Future[Any]] = []
+        """For the first run handed over from now on."""
+        self.series: list[Series] = []
+        """For every run from now on."""
+
+    def add(self, line: Line) -> None:
+        self.history.append(line)
+        outcome = line[13]
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        if line[5]:
+            lateness, duration = line[7], line[8]
+            self.started += 1
+            self.sums[0] += duration
+            self.sums[1] += lateness
+            self.max_duration = max(self.max_duration, duration)
+            self.max_lateness = max(self.max_lateness, lateness)
+
+
+class Ledger:
+    """Counts over all jobs and calls."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.counts: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+
+    @property
+    def ended(self) -> int:
+        """Runs that had started and are over."""
+        return sum(count for outcome, count in self.counts.items() if outcome.started)
+
+    @property
+    def executing(self) -> int:
+        return self.started - self.ended
+
+    def line(
+        self,
+        run: Run,
+        outcome: Outcome,
+        now: Now,
+        *,
+        attempt: int,
+        finished: int,
+        cpu_time: int = 0,
+        max_rss: int = 0,
+        pid: int = 0,
+        error: object = None,
+        result_size: int | None = None,
+        held_by: str = "",
+    ) -> Line:
+        """Writes down how an attempt went. ``finished`` is monotonic."""
+        offset = now.wall - now.mono
+        start = run.start
+        began = start or finished
+        lateness = max(0, began - run.expected)
+        noticed = min(max(run.noticed, run.expected), began)
+        return (
+            job_id_of(run),
+            run.number,
+            run.generation,
+            attempt,
+            run.planned_wall,
+            start + offset if start else 0,
+            finished + offset,
+            lateness,
+            finished - start if start else 0,
+            cpu_time,
+            max_rss,
+            run.slot,
+            pid,
+            outcome.value,
+            error,
+            result_size,
+            noticed - run.expected if lateness else 0,
+            began - noticed if lateness else 0,
+            held_by,
+        )
+
+    def end(self, run: Run, outcome: Outcome, line: Line) -> None:
+        """The run is over: counts it, once."""
+        self.counts[outcome] += 1
+        if run.row is not None:
+            if run.row.notes is None:
+                run.row.notes = JobNotes()
+            run.row.notes.add(line)
+
+    def check_valid(self) -> None:
+        assert self.started >= self.ended, "a run ended that had never started"
+
+
+def record_of(line: Line) -> RunRecord:
+    """The public view of a line."""
+    started = line[5]
+    return RunRecord(
+        job_id=line[0],
+        number=line[1],
+        generation=line[2],
+        attempt=line[3],
+        planned=instant(line[4]),
+        started=instant(started) if started else None,
+        finished=instant(line[6]),
+        lateness=line[7] / SECOND,
+        duration=line[8] / SECOND,
+        cpu_time=line[9] / SECOND,
+        max_rss=line[10],
+        worker=line[11] if line[11] >= 0 else None,
+        pid=line[12] or None,
+        outcome=Outcome(line[13]),
+        error=_error_of(line[14]),
+        result_size=line[15],
+        waited=Waited(line[16] / SECOND, line[17] / SECOND) if line[7] else None,
+        held_by=line[18],
+    )
+
+
+def _error_of(source: object) -> RunError | None:
+    if source is None or isinstance(source, RunError):
+        return source
+    from procsched.wire import failure
+
+    told = failure(source)
+    return RunError(told.type_name, told.message, told.traceback)

@@ -1,0 +1,114 @@
+"""Mailbox: what other threads want of the loop, and how they wake it. Runs in the parent, in every thread.
+
+Posting is one append to a deque and, only when the loop sleeps, one write to its wake-up pipe. No lock: a signal
+handler or a garbage collection may post in the middle of another post.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from procsched.errors import SchedulerClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Mailbox"]
+
+
+class _Call:
+    """A question whose asker waits."""
+
+    __slots__ = ("answer", "args", "done", "error", "fn")
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.fn = fn
+        self.args = args
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+    def __call__(self) -> None:
+        try:
+            self.answer = self.fn(*self.args)
+        except BaseException as error:
+            self.error = error
+            raise  # the loop must know too: an error in it that nobody understands ends it
+        finally:
+            self.done.set()
+
+
+class Mailbox:
+    """A queue of calls with many writers and one reader."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._calls: deque[Callable[[], object]] = deque()
+        self._wake = wake
+        self._asleep = False
+        self._nudged = False
+        self._closed = False
+        self.reader: int | None = None
+        """Thread id of the loop; None: whoever asks does the work himself."""
+
+    def post(self, fn: Callable[[], object]) -> None:
+        """Have the loop call ``fn``; returns at once."""
+        self._calls.append(fn)
+        if self._asleep:
+            self._asleep = False
+            self._wake()
+
+    def nudge(self) -> None:
+        """The timetable has changed: the loop should look at it before it sleeps."""
+        self._nudged = True
+        if self._asleep:
+            self._asleep = False
+            self._wake()
+
+    def ask(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Have the loop call ``fn``, and wait for the answer.
+
+        Raises:
+            SchedulerClosed: The loop has ended.
+        """
+        if self.reader is None or threading.get_ident() == self.reader:
+            return fn(*args)
+        call = _Call(fn, args)
+        self.post(call)
+        while not call.done.wait(0.5 if self._closed else 5):
+            if self._closed and call in self._calls:
+                break
+        if not call.done.is_set() or call.error is not None:
+            raise SchedulerClosed("the scheduler's loop has ended") from call.error
+        return call.answer
+
+    def read(self) -> None:
+        """Makes all posted calls, in the order of posting."""
+        self._nudged = False
+        calls = self._calls
+        while calls:
+            calls.popleft()()
+
+    def about_to_sleep(self) -> bool:
+        """From now on posts wake the loop; False when there is mail already, so that it doesn't sleep at all."""
+        self._asleep = True
+        if self._calls or self._nudged:
+            self._asleep = False
+            return False
+        return True
+
+    def awake(self) -> None:
+        self._asleep = False
+
+    def close(self) -> None:
+        """The loop has ended: whoever still asks gets an error."""
+        self._closed = True
+        for call in list(self._calls):
+            if isinstance(call, _Call):
+                call.error = SchedulerClosed("the scheduler's loop has ended")
+                call.done.set()
+        self._calls.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._calls) or self._nudged

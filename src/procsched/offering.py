@@ -1,0 +1,249 @@
+"""Offering: which ready run goes to which slot, how many at once, and when they are taken back. Runs in the loop.
+
+A worker must never idle while runs are due, and tiny runs must not pay a round trip each; but what is in a worker's
+queue must not wait behind a run that turns out long while another worker is idle. So:
+
+- *batches* cover about a millisecond of work, by a running estimate of each job's duration; anything long or unknown
+  goes alone;
+- a slot that works through a batch is *topped up* before it runs dry;
+- a run that is due in a moment is *armed*: offered early, alone, to a free worker, which sleeps until its time;
+- a batch whose first run *overstays* gives its rest back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from procsched import wire
+from procsched.core.model import ALONE, Place
+from procsched.core.roster import SlotState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import RLock
+
+    from procsched.core.model import Now, Run
+    from procsched.core.roster import Roster, Slot
+    from procsched.core.timetable import Changes, Timetable
+    from procsched.pool.api import Pool
+
+__all__ = ["Offering"]
+
+BUDGET = 1_000_000
+"""Work in one offer, ns: a worker's latency to anything else, and long against the 50 µs of a round trip."""
+MOST = 64
+"""Runs in one offer."""
+OVERSTAY = 1_000_000
+"""A slot without a report for so long gives back what it hasn't claimed."""
+HORIZON = 2_500_000
+"""Runs due within this are armed. epoll sleeps in steps of 1 ms; an armed worker as exactly as ``time.sleep``."""
+_LEAST_COST = BUDGET // MOST
+_COST_OF_A_BYTE = 4 * BUDGET // 65536
+"""So that an offer's arguments fill at most a quarter of a pipe."""
+
+
+class Offering:
+    """The rules of handing over, over the pool's slots."""
+
+    horizon = HORIZON
+
+    def __init__(
+        self,
+        pool: Pool,
+        timetable: Timetable,
+        roster: Roster,
+        lock: RLock,
+        note: Callable[[Changes, Now], None],
+        wants_value: Callable[[Run], bool],
+        claimed: Callable[[Run, int], None],
+        *,
+        max_tasks: int | None,
+    ) -> None:
+        self._pool = pool
+        self._timetable = timetable
+        self._roster = roster
+        self._lock = lock
+        self._note = note
+        self._wants_value = wants_value
+        self._claimed = claimed
+        self._max_tasks = max_tasks
+        self._ticket = 0
+        self._held_by: dict[str, int] = {}
+        self._costs: dict[int, int] = {}
+
+    # -- estimates ------------------------------------------------------------------------------------------------
+
+    def cost_of_call(self, run: Run) -> int:
+        """What a submitted call will probably cost, by earlier calls of the same function."""
+        return self._costs.get(run.payload.function.key, ALONE)
+
+    def learn(self, run: Run, duration: int) -> None:
+        """A run took so long."""
+        row = run.row
+        payload = run.payload
+        if row is not None and (row.options.timeout is not None or row.options.warn_after is not None):
+            return  # watched runs go alone: their start must be known
+        args = payload.args if payload is not None else b""
+        if not isinstance(args, bytes):
+            return
+        known = row.cost if row is not None else self.cost_of_call(run)
+        cost = duration if known == ALONE else (known * 7 + duration) >> 3
+        cost = max(cost, _LEAST_COST, len(args) * _COST_OF_A_BYTE)
+        if row is not None:
+            row.cost = cost
+            return
+        if len(self._costs) > 10_000:  # lambdas: every one is another function
+            self._costs.clear()
+        self._costs[payload.function.key] = cost
+
+    # -- one turn -------------------------------------------------------------------------------------------------
+
+    def hand_over(self, now: Now, draw: float) -> None:
+        """Gives ready runs to free slots, and what is due in a moment to those that are left."""
+        queues = self._timetable.queues
+        if queues.ready:
+            free = self._roster.free_slots()
+            for slot in free:
+                if not self._feed(slot, now, draw) and not queues.ready:
+                    break
+            if queues.ready:
+                self._remember_holders()
+                self._top_up(now, draw)
+                self._disarm(now)
+        if not queues.ready:
+            self._arm(now, draw)
+
+    def _room(self, slot: Slot) -> int:
+        if self._max_tasks is None:
+            return MOST
+        return self._max_tasks - slot.runs_done - len(slot.runs)
+
+    def _feed(self, slot: Slot, now: Now, draw: float) -> bool:
+        """Offers a free slot its share of what is ready."""
+        room = min(self._room(slot), MOST)
+        if room <= 0:
+            return False
+        share = -(-self._timetable.queues.ready // len(self._roster.slots))
+        with self._lock:
+            changes = self._timetable.take(now, min(room, max(1, share)), BUDGET, draw)
+        self._note(changes, now)
+        if changes.runs:
+            self._offer(slot, changes.runs, now)
+        return bool(changes.runs)
+
+    def _top_up(self, now: Now, draw: float) -> None:
+        """Slots that work through short runs get the next ones before they run dry."""
+        for slot in self._roster:
+            current = slot.current
+            if current is None or slot.owes or slot.armed or slot.state is not SlotState.UP:
+                continue
+            if current.cost > BUDGET or now.mono - slot.progress > OVERSTAY:
+                continue
+            head = self._timetable.queues.head()
+            if head is None:
+                return
+            most = min(MOST, BUDGET // head.cost if head.cost < BUDGET else 0)
+            if len(slot.runs) * 4 > most:
+                continue
+            room = min(most, self._room(slot))
+            if room <= 0:
+                continue
+            with self._lock:
+                changes = self._timetable.take(now, room, BUDGET, draw)
+            self._note(changes, now)
+            if changes.runs:
+                self._offer(slot, changes.runs, now)
+
+    def _arm(self, now: Now, draw: float) -> None:
+        for slot in self._roster:
+            if not slot.free or self._room(slot) <= 0:
+                continue
+            with self._lock:
+                changes = self._timetable.take_early(now, HORIZON, draw)
+            self._note(changes, now)
+            if not changes.runs:
+                return
+            self._offer(slot, changes.runs, now, armed=True)
+
+    def _disarm(self, now: Now) -> None:
+        """Something is due and every slot is taken: those that only wait for a later time give theirs back."""
+        for slot in self._roster:
+            if slot.armed and slot.runs[slot.armed].due > now.mono:
+                self.take_back(slot, now)
+
+    def _offer(self, slot: Slot, runs: list[Run], now: Now, *, armed: bool = False) -> None:
+        orders: list[Any] = []
+        functions: dict[int, Any] = {}
+        alone = len(runs) == 1
+        for run in runs:
+            self._ticket += 1
+            run.ticket = self._ticket
+            row = run.row
+            function = run.payload.function
+            functions[function.key] = function
+            timeout = row.options.timeout if row is not None else None
+            flags = wire.WANT_VALUE if self._wants_value(run) else 0
+            if alone and run.cost > BUDGET // 2:
+                flags |= wire.REPORT_START
+            orders.append(
+                (
+                    run.ticket,
+                    function.key,
+                    run.due if armed else 0,
+                    flags,
+                    run.number,
+                    run.attempt,
+                    run.planned_wall,
+                    timeout or 0,
+                    run.payload.args,
+                )
+            )
+            if now.mono - run.expected > OVERSTAY:
+                run.notes = self._held_by
+        self._roster.offered(slot, runs, now.mono, armed=armed)
+        self._pool.offer(slot.index, orders, list(functions.values()))
+
+    # -- taking back ----------------------------------------------------------------------------------------------
+
+    def take_back(self, slot: Slot, now: Now) -> None:
+        """Withdraws what the slot's worker hasn't claimed."""
+        runs = self._roster.withdrawn(slot, self._pool.withdraw(slot.index))
+        for run in reversed(runs):
+            with self._lock:
+                changes = self._timetable.put_back(run, now)
+            self._note(changes, now)
+
+    def watch_overstays(self, now: Now) -> int | None:
+        """Takes back what waits behind runs that overstay; when to look again (monotonic ns), None: no need."""
+        again: int | None = None
+        idle = any(slot.free for slot in self._roster)
+        for slot in self._roster:
+            current = slot.current
+            if current is None or slot.state is not SlotState.UP:
+                continue
+            single = len(slot.runs) == 1
+            if single and (current.place is not Place.OFFERED or slot.tried == current.ticket):
+                continue
+            since = max(slot.progress, current.due) if slot.armed else slot.progress
+            if now.mono - since < OVERSTAY:
+                again = since + OVERSTAY if again is None else min(again, since + OVERSTAY)
+                continue
+            if single and not idle:
+                continue
+            self.take_back(slot, now)
+            if (current := slot.current) is not None:  # it has been claimed, so it executes
+                slot.tried = current.ticket
+                if current.place is Place.OFFERED:
+                    self._claimed(current, since)
+        return again
+
+    def _remember_holders(self) -> None:
+        """Why ready runs wait: who has the workers now. A new dict each time the picture changes, shared by runs."""
+        holders: dict[str, int] = {}
+        for slot in self._roster:
+            run = slot.current
+            if run is not None:
+                name = run.row.id if run.row is not None else run.payload.function.name
+                holders[name] = holders.get(name, 0) + 1
+        if holders and holders != self._held_by:
+            self._held_by = holders

@@ -1,0 +1,429 @@
+"""The pool on loky processes: spawn, offer, withdraw, poll, kill, close. Runs in the parent, in the loop's thread.
+
+::
+
+    loop's thread          starter's thread     reaper's thread         listener's thread
+    spawn ──────────────►  Ends, Process.start
+    poll  ◄── arrived ───  (1-40 ms)
+      ◄── outboxes, pidfds, room in an inbox (one epoll)
+    kill  ─────────────────────────────────►    tree, group, marker
+                                                                        chatter pipes ──► sink
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from procsched.core.model import Outcome
+from procsched.errors import RemoteError
+from procsched.pool.api import Event, PoolSettings, Up
+from procsched.pool.ends import DESCRIPTORS_PER_WORKER
+from procsched.pool.listener import Listener
+from procsched.pool.oom import OomCounter
+from procsched.pool.reaper import Reaper
+from procsched.pool.reports import BrokenReports
+from procsched.pool.stack import dump
+from procsched.pool.starter import Starter
+from procsched.pool.tenant import Stage, Tenant, drop_bodies
+from procsched.spool import Spooled, above_standard
+from procsched.wire import decode, failure, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from procsched.payload import Payload
+    from procsched.pool.api import Chatter
+    from procsched.wire import Function, Order
+
+__all__ = ["ProcessPool"]
+
+EXIT_HOOKS_TIME = 1.0
+"""Seconds for the atexit hooks of a retired worker. The contract's number."""
+_LOOK_AGAIN = 0.002  # seconds, for a death that was seen before the corpse can be reaped
+_LOOK_FOR_DEATHS = 0.25  # seconds, only where there is no pidfd
+_SPARE_PAUSE = (1.0, 60.0)  # after a spare that failed: seconds, doubling
+
+
+class ProcessPool:
+    """Law: a slot has at most one tenant, from ``spawn`` to its Died; a spare is a tenant without a slot."""
+
+    DESCRIPTORS_PER_WORKER = DESCRIPTORS_PER_WORKER
+
+    def __init__(self) -> None:
+        self._slots: dict[int, Tenant] = {}
+        self._spares: list[Tenant] = []
+        self._events: list[Event] = []
+        self._arrivals: deque[Tenant] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_number = count()
+        self._spare_pause = 0.0
+        self._spare_timer = False
+        self._opened = self._closing = self._closed = False
+        self._wake_lock = threading.RLock()  # re-entrant: wake() may come from a signal handler during a wake()
+        self._wake_write = self._wake_read = -1
+
+    # -- other threads -------------------------------------------------------------------------------------------
+
+    def ship(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
+    ) -> Payload:
+        """Pickle for a worker, in the caller's thread."""
+        from procsched.payload import ship
+
+        return ship(fn, args, dict(kwargs), job_id=job_id)
+
+    def decode(self, outcome: Outcome, body: object) -> object:
+        """The value, or the exception of a failed run. Runs user code (unpickling): in the delivery thread."""
+        if outcome is not Outcome.FAILED:
+            return decode(body) if isinstance(body, (bytes, Spooled)) else None
+        plain = failure(body)
+        remote = RemoteError(plain.type_name, plain.message, plain.traceback)
+        if plain.exception is None:
+            return remote
+        try:
+            error = loads(plain.exception)
+        except Exception:  # its class isn't here, or its constructor doesn't match its args: the text is enough
+            return remote
+        if not isinstance(error, BaseException):
+            return remote
+        try:
+            error.__cause__ = remote
+        except Exception:
+            return remote
+        return error
+
+    def wake(self) -> None:
+        """Let ``poll`` return. Any thread, also a signal handler, also after ``close``."""
+        with self._wake_lock:
+            if self._wake_write >= 0:
+                try:
+                    os.write(self._wake_write, b"x")
+                except BlockingIOError:  # it is full of wake-ups
+                    pass
+
+    def pids(self) -> dict[int, int]:
+        """Process id by slot."""
+        return {slot: tenant.handle.pid for slot, tenant in list(self._slots.items()) if tenant.handle is not None}
+
+    def dump_stack(self, slot: int) -> str:
+        """The Python stack of a running worker; waits up to 0.2 s for it."""
+        tenant = self._slots.get(slot)
+        return dump(tenant) if tenant is not None and tenant.stage is Stage.UP else ""
+
+    # -- the loop's thread ---------------------------------------------------------------------------------------
+
+    def open(self, settings: PoolSettings, chatter: Callable[[Chatter], None]) -> None:
+        """Start the helper threads; no worker yet."""
+        from procsched.pool.waiter import Waiter
+
+        assert not self._opened, "a pool is opened once"
+        self._settings = settings
+        self._waiter = Waiter()
+        reader, writer = os.pipe()
+        self._wake_read, self._wake_write = above_standard(reader), above_standard(writer)
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._waiter.add(self._wake_read, self._woken)
+        self._oom = OomCounter()
+        self._listener = Listener(settings.name, chatter)
+        self._reaper = Reaper(settings.name)
+        self._starter = Starter(settings.name, self._arrived)
+        self._opened = True
+        _open_pools.add(self)
+
+    def spawn(self, slot: int) -> None:
+        """Start a worker for an empty slot, or take a spare."""
+        assert slot not in self._slots, f"slot {slot} has a worker"
+        spares = sorted(self._spares, key=lambda tenant: tenant.stage is not Stage.UP)
+        spare = next((tenant for tenant in spares if not tenant.killed), None)
+        if spare is None:
+            tenant = self._slots[slot] = Tenant(slot, self._settings)
+            self._starter.start(tenant)
+            return
+        self._spares.remove(spare)
+        spare.move_in(slot)
+        self._slots[slot] = spare
+        if spare.stage is Stage.UP and spare.handle is not None:
+            self._events.append(Up(slot, spare.handle.pid))
+            self._refill()
+
+    def offer(self, slot: int, orders: list[Order], functions: list[Function]) -> None:
+        """Hand over runs, still to be claimed."""
+        tenant = self._slots.get(slot)
+        assert tenant is not None and tenant.stage is Stage.UP, f"slot {slot} isn't up"
+        tenant.channel.offer(orders, functions)
+        self._follow_up(tenant)
+
+    def withdraw(self, slot: int) -> list[int]:
+        """Take back every unclaimed ticket."""
+        tenant = self._living(slot)
+        if tenant is None:
+            return []
+        tickets = tenant.channel.withdraw()
+        self._follow_up(tenant)
+        return tickets
+
+    def retract(self, slot: int, ticket: int) -> bool:
+        """Take back this one only."""
+        tenant = self._living(slot)
+        if tenant is None:
+            return False
+        found = tenant.channel.retract(ticket)
+        self._follow_up(tenant)
+        return found
+
+    def ask_stop(self, slot: int, ticket: int) -> None:
+        """Let ``should_stop()`` of that run, or with -1 of every run there, become True."""
+        tenant = self._living(slot)
+        if tenant is not None:
+            tenant.channel.ask_stop(ticket)
+
+    def retire(self, slot: int) -> None:
+        """A polite end of an idle worker."""
+        tenant = self._slots.get(slot)
+        if tenant is None or tenant.stage is not Stage.UP:
+            return
+        tenant.stage = Stage.RETIRING
+        tenant.channel.retire()
+        self._follow_up(tenant)
+        self._after(EXIT_HOOKS_TIME, partial(self._end_retiring, tenant))
+
+    def kill(self, slot: int) -> None:
+        """The worker and all its descendants, in the reaper's thread."""
+        tenant = self._slots.get(slot)
+        if tenant is not None:
+            self._kill(tenant)
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        """The loop's only sleep; then everything that has happened."""
+        if self._arrivals:
+            self._welcome()
+        if self._events:
+            timeout = 0
+        elif self._timers:
+            rest = max(0.0, self._timers[0][0] - time.monotonic())
+            timeout = rest if timeout is None else min(timeout, rest)
+        self._waiter.wait(timeout)
+        if self._arrivals:
+            self._welcome()
+        if self._timers:
+            self._run_timers()
+        events, self._events = self._events, []
+        return events
+
+    def close(self, deadline: float) -> None:
+        """End everything; takes ``deadline`` seconds at most. The events of these ends are dropped."""
+        if not self._opened or self._closing:
+            return
+        self._closing = True
+        until = time.monotonic() + deadline
+        everyone = [*self._slots.values(), *self._spares]
+        for tenant in everyone:
+            self._kill(tenant)
+        while (self._slots or self._spares) and (rest := until - time.monotonic()) > 0:
+            drop_bodies(self.poll(min(rest, 0.5)))
+        self._starter.stop(max(0.1, until - time.monotonic()))
+        self._reaper.stop(max(0.1, until - time.monotonic()))
+        for tenant in (*self._slots.values(), *self._spares):  # can't be ended: their lifelines close at least
+            tenant.abandon()
+        self._listener.stop(max(0.1, until - time.monotonic()))
+        with self._wake_lock:
+            self._waiter.close()
+            for fd in (self._wake_read, self._wake_write):
+                os.close(fd)
+            self._wake_read = self._wake_write = -1
+        drop_bodies(self._events)
+        self._slots, self._spares, self._events, self._timers = {}, [], [], []
+        self._closed = True
+        _open_pools.discard(self)
+
+    def check_valid(self) -> None:
+        """The law of the slots."""
+        for slot, tenant in self._slots.items():
+            assert tenant.slot == slot and tenant.stage is not Stage.BURIED
+            tenant.check_valid()
+        for tenant in self._spares:
+            assert tenant.slot == -1 and tenant.stage in (Stage.STARTING, Stage.BOOTING, Stage.UP)
+
+    # -- what poll finds -----------------------------------------------------------------------------------------
+
+    def _woken(self) -> None:
+        try:
+            os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            pass
+
+    def _arrived(self, tenant: Tenant) -> None:
+        """In the starter's thread."""
+        self._arrivals.append(tenant)
+        self.wake()
+
+    def _welcome(self) -> None:
+        while self._arrivals:
+            tenant = self._arrivals.popleft()
+            if not tenant.settle():
+                self._bury(tenant)
+                continue
+            handle = tenant.handle
+            assert handle is not None
+            self._listener.add(tenant.ear)
+            self._waiter.add(tenant.outbox, partial(self._read, tenant))
+            self._waiter.add(handle.sentinel, partial(self._bury, tenant))
+            if not handle.exact:
+                self._after(_LOOK_FOR_DEATHS, partial(self._look_for_death, tenant))
+            if tenant.killed:
+                self._kill(tenant)
+
+    def _read(self, tenant: Tenant) -> None:
+        reports = tenant.reports
+        try:
+            reports.read(tenant.slot, self._events)
+        except BrokenReports:
+            self._waiter.remove(tenant.outbox)
+            self._kill(tenant)
+            return
+        if reports.ended:  # the worker closed its end, or is dead; the pidfd says which
+            self._waiter.remove(tenant.outbox)
+        if tenant.stage is Stage.BOOTING and reports.hello:
+            tenant.stage = Stage.UP
+            if tenant.slot >= 0:
+                assert tenant.handle is not None
+                self._events.append(Up(tenant.slot, tenant.handle.pid))
+            else:
+                self._spare_pause = 0.0
+            self._refill()
+
+    def _bury(self, tenant: Tenant) -> None:
+        if tenant.stage is Stage.BURIED:
+            return
+        self._unwatch(tenant)
+        died = tenant.bury(self._events, self._oom)
+        if died is None:  # its sentinel closed, but it lived or is just dying; it has been killed now
+            self._after(_LOOK_AGAIN, partial(self._bury, tenant))
+            return
+        if died.pid:
+            self._listener.remove(tenant.ear)
+            self._reaper.sweep(tenant.marker)
+        if died.stack:
+            # The native dump belongs on stderr, too; faulthandler knows one file only. Not here: stderr may block.
+            self._reaper.post(partial(_print_stack, died.stack))
+        if tenant.slot >= 0:
+            del self._slots[tenant.slot]
+            self._events.append(died)
+        else:
+            self._spares.remove(tenant)
+            low, high = _SPARE_PAUSE
+            self._spare_pause = min(high, self._spare_pause * 2) if self._spare_pause else low
+        self._refill()
+
+    def _look_for_death(self, tenant: Tenant) -> None:
+        """Without a pidfd a forked descendant hides the death from the sentinel."""
+        if tenant.stage is Stage.BURIED or tenant.handle is None:
+            return
+        if tenant.handle.exited():
+            self._bury(tenant)
+        else:
+            self._after(_LOOK_FOR_DEATHS, partial(self._look_for_death, tenant))
+
+    def _flush(self, tenant: Tenant) -> None:
+        tenant.channel.flush()
+        self._follow_up(tenant)
+
+    # -- helpers -------------------------------------------------------------------------------------------------
+
+    def _living(self, slot: int) -> Tenant | None:
+        tenant = self._slots.get(slot)
+        return tenant if tenant is not None and tenant.stage in (Stage.UP, Stage.RETIRING) else None
+
+    def _follow_up(self, tenant: Tenant) -> None:
+        """After each write: watch for room when something waits for it."""
+        if tenant.channel.broken:
+            self._kill(tenant)
+        waiting = tenant.channel.blocked_on
+        if waiting != tenant.waiting_on:
+            self._waiter.remove(tenant.waiting_on)
+            tenant.waiting_on = waiting
+            if waiting >= 0:
+                self._waiter.add(waiting, partial(self._flush, tenant), write=True)
+
+    def _unwatch(self, tenant: Tenant) -> None:
+        """Before its descriptors are closed; a number that isn't watched does no harm."""
+        if tenant.handle is not None and tenant.stage is not Stage.STARTING:
+            for fd in (tenant.outbox, tenant.waiting_on, tenant.handle.sentinel):
+                if fd >= 0:
+                    self._waiter.remove(fd)
+            tenant.waiting_on = tenant.outbox = -1
+
+    def _kill(self, tenant: Tenant) -> None:
+        tenant.killed = True
+        if tenant.handle is not None and tenant.stage is not Stage.BURIED:
+            self._reaper.kill(tenant.handle, tenant.marker)
+
+    def _end_retiring(self, tenant: Tenant) -> None:
+        if tenant.stage is Stage.RETIRING and tenant.handle is not None:
+            self._reaper.kill(tenant.handle, tenant.marker)  # still a retirement, if an impolite one
+
+    def _refill(self) -> None:
+        """Spares come after the slots: nobody waits for them."""
+        if self._closing or self._spare_timer or len(self._spares) >= self._settings.spares:
+            return
+        if len(self._slots) < self._settings.workers:
+            return
+        if any([tenant.stage in (Stage.STARTING, Stage.BOOTING) for tenant in self._slots.values()]):
+            return
+        if self._spare_pause:
+            self._spare_timer = True
+            self._after(self._spare_pause, self._pause_over)
+            return
+        while len(self._spares) < self._settings.spares:
+            self._start_spare()
+
+    def _pause_over(self) -> None:
+        self._spare_timer = False
+        if not self._closing and len(self._spares) < self._settings.spares:
+            self._start_spare()  # one, as a trial
+
+    def _start_spare(self) -> None:
+        tenant = Tenant(-1, self._settings)
+        self._spares.append(tenant)
+        self._starter.start(tenant)
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), action))
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+    def _become_inert(self) -> None:
+        """In a forked copy of the parent: the descriptors are shared with the original, so nothing is done to them."""
+        self._wake_lock = threading.RLock()
+        self._wake_write = -1
+        self._closing = True
+
+
+def _print_stack(stack: str) -> None:
+    try:
+        os.write(2, stack.encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+_open_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_open_pools):
+        pool._become_inert()
+
+
+os.register_at_fork(after_in_child=_after_fork)
