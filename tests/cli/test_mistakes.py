@@ -27,8 +27,8 @@ def said(program: Any) -> str:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("def broken(:\n", ["can't be parsed", "line 1", "^"]),
-        ("1 / 0\n", ["raised ZeroDivisionError", 'tasks.py", line 1']),
+        ("def broken(:\n", ["can't be parsed", "line 2", "^"]),
+        ("1 / 0\n", ["raised ZeroDivisionError", 'tasks.py", line 2']),
         ("x = 1\n", ["defines no job"]),
         ("@job(After(0))\ndef work(): ...\n@job(After(1))\ndef work(): ...\n", ["'work' twice", "tasks.py:"]),
         ("@job(After(0))\nasync def work(): ...\n", ["async function", "tasks.py"]),
@@ -44,7 +44,7 @@ def said(program: Any) -> str:
 def test_a_task_file_that_cannot_be_used(
     run: Fixture, write: Fixture, command: str, content: str, words: list[str]
 ) -> None:
-    program = run(command, write(content, head="from procsched import *; "), *COMMANDS[command], status=2)
+    program = run(command, write(content), *COMMANDS[command], status=2)
     text = said(program)
     assert all(word in text for word in words), text
 
