@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from procsched.core.schedules import Schedule
     from procsched.errors import TaskFileError
+    from procsched.jobs import Job
+    from procsched.scheduler import ProcessScheduler
 
 __all__ = [
     "JobDefinition",
@@ -39,6 +41,7 @@ __all__ = [
     "job",
     "load",
     "loaded_sources",
+    "passed_through_user_code",
     "source_of",
     "trimmed_traceback",
 ]
@@ -78,6 +81,14 @@ class JobDefinition:
         self.options = options
         self.place = place
         """File and line of the decorator, for messages."""
+
+    def schedule_on(self, scheduler: ProcessScheduler) -> Job:
+        """Schedule it; what that raises gets a note that says which job it was, and where it stands."""
+        try:
+            return scheduler.schedule(self.fn, self.when, **self.options)
+        except Exception as error:
+            error.add_note(f"This is about the job {self.id!r}, at {self.place}")
+            raise
 
     def __repr__(self) -> str:
         return f"<job {self.id!r} of {self.place}>"
@@ -391,19 +402,28 @@ def _import_hint(shown: str, error: BaseException) -> str:
     return ""
 
 
+def passed_through_user_code(error: BaseException) -> bool:
+    """Whether the traceback of the error itself, its causes aside, has a frame that is neither ours nor importlib's."""
+    frames = error.__traceback__
+    while frames is not None:
+        if not _is_ours(frames.tb_frame.f_code.co_filename):
+            return True
+        frames = frames.tb_next
+    return False
+
+
 def trimmed_traceback(error: BaseException) -> str:
     """The traceback of an error as its author should see it: frames of procsched and of importlib are left out."""
     import traceback
 
     shown = traceback.TracebackException.from_exception(error)
-    ours = os.path.dirname(os.path.realpath(__file__)) + os.sep
     seen: set[int] = set()
 
     def trim(one: traceback.TracebackException | None) -> None:
         if one is None or id(one) in seen:
             return
         seen.add(id(one))
-        kept = [f for f in one.stack if not f.filename.startswith((ours, "<frozen importlib"))]
+        kept = [frame for frame in one.stack if not _is_ours(frame.filename)]
         one.stack = traceback.StackSummary.from_list(kept)
         trim(one.__cause__)
         trim(one.__context__)
@@ -412,3 +432,10 @@ def trimmed_traceback(error: BaseException) -> str:
 
     trim(shown)
     return "".join(shown.format())
+
+
+_OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib")
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_OURS)

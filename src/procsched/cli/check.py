@@ -12,6 +12,7 @@ from procsched.cli import loading, options
 from procsched.cli.output import Paint, say
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import CommandFailed, Status
+from procsched.core.model import JobState
 from procsched.errors import NotShippable, PoolUnusable, RemoteError, WorkerCrashed
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def check(tasks: str) -> Status:
         catalogue = loading.open_scheduler(Catalogue)
         try:
             loading.fill(catalogue, task_file, tasks)
+            over = {plan.job.id for plan in catalogue.plans.values() if _is_over(plan)}
         finally:
             catalogue.shutdown(wait=False, cancel_futures=True)
         found = 0
@@ -48,7 +50,10 @@ def check(tasks: str) -> Status:
         try:
             width = max(map(len, catalogue.plans), default=0)
             for plan in catalogue.plans.values():
-                fault = _fault(scheduler, plan, task_file.source)
+                if plan.job.id in over:
+                    fault = f"its schedule has no run left: {plan.when!r}"
+                else:
+                    fault = _fault(scheduler, plan, task_file.source)
                 found += bool(fault)
                 word = paint.red("wrong") if fault else paint.green("ok   ")
                 say(f"{word}  {plan.job.id.ljust(width)}  {fault or repr(plan.when)}")
@@ -61,10 +66,12 @@ def check(tasks: str) -> Status:
     return Status.FOUND if found else Status.CLEAN
 
 
+def _is_over(plan: Plan) -> bool:
+    return plan.job.next_run_time is None and plan.job.state is not JobState.PAUSED
+
+
 def _fault(scheduler: ProcessScheduler, plan: Plan, source: tuple[str, str] | None) -> str:
     """What is wrong with a job, or nothing."""
-    if plan.job.next_run_time is None and plan.job.state.value != "paused":
-        return f"its schedule has no run left: {plan.when!r}"
     try:
         scheduler.submit(_Arrival(source), plan.fn, plan.args, plan.kwargs).result(_PATIENCE)
     except PoolUnusable:

@@ -40,14 +40,15 @@ def list_jobs(tasks: str, upcoming: int, as_json: bool) -> Status:
     try:
         loading.fill(catalogue, task_file, tasks)
         runs = [(plan, upcoming_runs(plan, now, upcoming)) for plan in catalogue.plans.values()]
+        runs.sort(key=lambda pair: pair[1][0] if pair[1] else datetime.max.replace(tzinfo=UTC))
+        if as_json:
+            text = json.dumps([_as_object(plan, times) for plan, times in runs], indent=2)
+        else:
+            rows = [row for plan, times in runs for row in _rows(plan, times, now)]
+            text = "\n".join(table.render(["job", "next run", "in", "schedule"], rows, right="llr"))
     finally:
         catalogue.shutdown(wait=False, cancel_futures=True)
-    runs.sort(key=lambda pair: pair[1][0] if pair[1] else datetime.max.replace(tzinfo=UTC))
-    if as_json:
-        say(json.dumps([_as_object(plan, times) for plan, times in runs], indent=2))
-        return Status.CLEAN
-    rows = [row for plan, times in runs for row in _rows(plan, times, now)]
-    say("\n".join(table.render(["job", "next run", "in", "schedule"], rows, right="llr")))
+    say(text)
     return Status.CLEAN
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from procsched import taskfile
 from procsched.cli.status import CommandFailed, Status
-from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, SchedulerClosed, TaskFileError
+from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, TaskFileError
 from procsched.taskfile import TaskFile
 
 __all__ = ["check_ids", "fill", "load", "open_scheduler", "telling_authors"]
@@ -37,9 +37,9 @@ def open_scheduler(kind: Callable[..., _S], **arguments: Any) -> _S:
 
 def fill(scheduler: Any, task_file: TaskFile, path: str) -> None:
     """Schedule the jobs one by one, then call ``setup``: for schedulers on which nothing starts meanwhile."""
-    for definition in task_file.jobs:
-        with telling_authors(f"{definition.place}: the job {definition.id!r}"):
-            scheduler.schedule(definition.fn, definition.when, **definition.options)
+    with telling_authors(path):
+        for definition in task_file.jobs:
+            definition.schedule_on(scheduler)
     if task_file.setup is not None:
         with telling_authors(f"setup() of {path}"):
             task_file.setup(scheduler)
@@ -64,12 +64,11 @@ def telling_authors(what: str) -> Iterator[None]:
         raise
     except TaskFileError as error:
         raise CommandFailed(str(error), detail=error.user_traceback) from error
-    except SchedulerClosed as error:
-        raise CommandFailed(f"{what}: {error}", Status.USAGE, taskfile.trimmed_traceback(error)) from error
-    except (ProcschedError, ValueError, TypeError) as error:
-        own = taskfile.trimmed_traceback(error)
-        detail = own if "\n  File " in own else ""  # nothing but our own frames: the message says it all
-        raise CommandFailed(f"{what}: {error}", Status.USAGE, detail) from error
     except Exception as error:
-        own = taskfile.trimmed_traceback(error)
-        raise CommandFailed(f"{what} raised {type(error).__name__}", Status.USAGE, own) from error
+        if taskfile.passed_through_user_code(error):
+            words = f"{what} raised {type(error).__name__}"
+            raise CommandFailed(words, Status.USAGE, taskfile.trimmed_traceback(error)) from error
+        if not isinstance(error, (ProcschedError, ValueError, TypeError)):
+            raise
+        notes = [f". {note}" for note in getattr(error, "__notes__", ())]
+        raise CommandFailed(f"{what}: {str(error).rstrip('.')}{''.join(notes)}") from error
