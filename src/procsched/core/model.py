@@ -9,9 +9,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from procsched.core.schedules import Schedule
+    pass
 
 __all__ = ["JobState", "Missed", "Now", "Outcome", "Priority", "ReadyOrder", "Timebase"]
 
