@@ -104,7 +104,8 @@ class _Search:
 
 
 def _error(where: str, value: Any, failure: Exception) -> NotShippable:
-    return NotShippable(f"{where} can't be sent to a worker process: {_reason(failure)} {_hint(value, failure)}".rstrip())
+    text = f"{where} can't be sent to a worker process: {_reason(failure)} {_hint(value, failure)}"
+    return NotShippable(text.rstrip())
 
 
 _ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None)})
