@@ -124,6 +124,8 @@ class Engine:
         """Raises `SchedulerClosed` with the reason when no new work is taken."""
         if self.inert is not None:
             raise SchedulerClosed(self.inert)
+        if isinstance(self.failure, PoolUnusable):
+            raise PoolUnusable(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
         if self.failure is not None:
             raise SchedulerClosed(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
         if self.stopping.begun:
