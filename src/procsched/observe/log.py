@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procsched.records import RunError, RunRecord
     from procsched.wire import RemoteDropped, RemoteLog
 
-__all__ = ["error_text", "log_dropped", "log_event", "log_remote", "run_line"]
+__all__ = ["error_text", "levels", "log_dropped", "log_event", "log_remote", "run_line"]
 
 _runs = logging.getLogger("procsched.run")
 _jobs = logging.getLogger("procsched.job")
@@ -60,6 +60,15 @@ def log_remote(remote: RemoteLog) -> None:
     record.msecs = int(remote.created % 1 * 1000)
     record.process, record.processName = remote.pid, f"worker {remote.slot}"
     logger.handle(record)
+
+
+def levels() -> dict[str, int]:
+    """The levels that loggers have been given here, by name, "" for the root: workers send no more than that."""
+    given = {"": logging.getLogger().level}
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:
+            given[name] = logger.level
+    return given
 
 
 def log_dropped(dropped: RemoteDropped) -> None:
