@@ -10,16 +10,42 @@ import fcntl
 import os
 import select
 import sys
-from _thread import start_new_thread
+from _thread import get_ident, start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
-    from signal import getsignal, pthread_sigmask, signal
+    from signal import (
+        SIG_BLOCK,
+        SIG_DFL,
+        SIG_IGN,
+        SIG_SETMASK,
+        SIGCHLD,
+        SIGINT,
+        SIGKILL,
+        SIGTERM,
+        SIGTTIN,
+        SIGTTOU,
+        getsignal,
+        pthread_sigmask,
+        signal,
+    )
     from typing import Any
 else:  # the C module: `signal` makes enums of all these numbers, and costs a tenth of the boot
-    from _signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGTTIN, SIGTTOU
-    from _signal import getsignal, pthread_sigmask, signal
+    from _signal import (
+        SIG_BLOCK,
+        SIG_DFL,
+        SIG_IGN,
+        SIG_SETMASK,
+        SIGCHLD,
+        SIGINT,
+        SIGKILL,
+        SIGTERM,
+        SIGTTIN,
+        SIGTTOU,
+        getsignal,
+        pthread_sigmask,
+        signal,
+    )
 
 __all__ = ["COMMAND", "main", "main_of_stock_process"]
 
@@ -141,7 +167,20 @@ def _settle_signals() -> None:
     signal(SIGTTOU, SIG_IGN)
     if getsignal(SIGCHLD) == SIG_IGN:  # a parent that doesn't care for its children; a run's subprocess does
         signal(SIGCHLD, SIG_DFL)
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_forked)
+
+
+_masks: dict[int, object] = {}  # by thread; each is there only during a fork
+
+
+def _hold_signals() -> None:
+    # A SIGTERM between the fork and the lines of _forked would meet our no-op handler, and multiprocessing, which sent
+    # it to end its pool, would wait for ever. Blocked, it waits for SIG_DFL.
+    _masks[get_ident()] = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM))
+
+
+def _release_signals() -> None:
+    pthread_sigmask(SIG_SETMASK, _masks.pop(get_ident(), ()))  # type: ignore[arg-type]
 
 
 def _forked() -> None:
@@ -149,6 +188,7 @@ def _forked() -> None:
     for signum in (SIGINT, SIGTERM):
         if getsignal(signum) is _nothing:
             signal(signum, SIG_DFL)
+    _release_signals()
 
 
 def _settle_streams() -> None:
@@ -163,9 +203,9 @@ def _settle_streams() -> None:
     if empty > 2:
         os.close(empty)
     # Streams are None where the parent had none; a run's print must not fail for that.
-    sys.stdin = sys.stdin or open(0, closefd=False)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  (they stay open)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]

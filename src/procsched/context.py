@@ -100,5 +100,5 @@ def become_worker() -> None:
 def _datetime(wall: int) -> datetime.datetime:
     import datetime
 
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return epoch + datetime.timedelta(microseconds=wall // 1000)

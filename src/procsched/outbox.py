@@ -42,17 +42,21 @@ class Outbox:
         if os.getpid() != self._pid:  # a forked copy has no say here; also pickling a value may fork
             os._exit(0)
         if not isinstance(body, bytes):
-            with body:
-                fd = body.lend()
-                pass_file(self.passage(), fd)
-                os.close(fd)
-            body, flags, size = b"", flags | SPOOLED, body.size
+            size, flags = body.size, flags | SPOOLED
+            self._pass(body)
+            body = b""
         frame = REPORT.pack(len(body), REPORT_MAGIC, kind, flags, ticket, started, finished, cpu_time, peak, size)
         if body:
             frame += body
         written = os.write(self._fd, frame)
         while written < len(frame):  # a signal came in between
             written += os.write(self._fd, frame[written:])
+
+    def _pass(self, body: Spooled) -> None:
+        fd = body.lend()
+        pass_file(self.passage(), fd)
+        os.close(fd)
+        body.close()
 
     def fetch(self, size: int) -> Spooled:
         """The next spooled body that the parent has sent."""

@@ -139,7 +139,7 @@ def take_file(passage: Passage) -> int:
 class Spooled:
     """A large payload: in a memory file, or, where that would waste descriptors, in this process's memory.
 
-    Immutable: ``view()`` gives each caller private pages. Law: it owns at most one descriptor, and none after ``close``.
+    Immutable: ``view()`` gives each caller private pages. Law: it owns one descriptor at most, and none after `close`.
     """
 
     __slots__ = ("__weakref__", "_content", "_fd", "size")
@@ -153,7 +153,7 @@ class Spooled:
 
     @classmethod
     def store(cls, parts: Sequence[bytes | bytearray | memoryview], *, in_memory: bool | None = None) -> Spooled:
-        """A snapshot of the parts (as `wire.encode` returns them). `OSError` when there is no room; nothing is leaked.
+        """A snapshot of the parts that `wire.encode` returned. `OSError` when there is no room; nothing is leaked.
 
         ``in_memory``: True or False decides; None is the parent's rule (small, or too many files open).
         """
@@ -210,12 +210,6 @@ class Spooled:
         if fd >= 0:
             _files.discard(fd)
             os.close(fd)
-
-    def __enter__(self) -> Spooled:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         try:

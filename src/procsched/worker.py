@@ -192,7 +192,7 @@ class Worker:
         poller.register(self._inbox, select.POLLIN)
         poller.register(self._chatter.fileno(), select.POLLOUT)
         while self._chatter.backlog:
-            if any([fd == self._inbox for fd, _ in poller.poll()]):
+            if any(fd == self._inbox for fd, _ in poller.poll()):
                 return
             self._chatter.flush()
 

@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 
 from procsched.core.model import Outcome
-from procsched.pool.api import Died, Ended, PoolSettings, Up, Voided
+from procsched.pool.api import Died, Ended, PoolSettings, Up
 from procsched.pool.process_pool import ProcessPool
 from procsched.wire import REPORT_START, WANT_VALUE, Function
 
@@ -59,7 +59,9 @@ class Driver:
         self.events += self.pool.poll(seconds)
         assert not [event for event in self.events if type(event) is kind], self.events
 
-    def orders(self, function: Function, count: int = 1, *args: Any, due: int = 0, flags: int = WANT_VALUE) -> list[Any]:
+    def orders(
+        self, function: Function, count: int = 1, *args: Any, due: int = 0, flags: int = WANT_VALUE
+    ) -> list[Any]:
         """Orders with fresh tickets."""
         packed = cloudpickle.dumps((args, {})) if args else b""
         first, self.ticket = self.ticket + 1, self.ticket + count
@@ -132,7 +134,7 @@ class _Evaluated:
 
 def by_value(fn: Callable[..., Any], *, job_id: str = "", by_reference: bool = False) -> Function:
     """Ship it with its code: workers don't import test modules."""
-    module = sys.modules[fn.__module__] if fn.__module__ in sys.modules else None
+    module = sys.modules.get(fn.__module__)
     name = getattr(fn, "__name__", type(fn).__name__)
     if module is None or not module.__name__.startswith(("test", "tests", "conftest")):
         return Function(pickle.dumps(fn), True, name, job_id)

@@ -49,7 +49,7 @@ def test_it_imports_next_to_nothing(driver: Any) -> None:
     loaded = driver.open().value(driver.expression("lambda: list(__import__('sys').modules)"))
     heavy = {"logging", "concurrent.futures", "cloudpickle", "loky", "psutil", "multiprocessing", "subprocess"}
     heavy |= {"socket", "pickle", "re", "typing", "dataclasses", "enum", "threading"}
-    bare = subprocess.run([sys.executable, '-c', 'import sys;print(*sys.modules)'], capture_output=True, text=True)
+    bare = subprocess.run([sys.executable, "-c", "import sys;print(*sys.modules)"], capture_output=True, text=True)
     before = bare.stdout.split()
     assert not (heavy & set(loaded)) - set(before)
 
@@ -174,5 +174,5 @@ def test_a_spare_that_dies_is_replaced_with_a_pause(driver: Any) -> None:
     os.kill(spare, signal.SIGKILL)
     driver.gone(spare)
     driver.nothing(Died, 0.1)
-    assert driver.pool._spares == []
-    assert driver.pool._spare_timer
+    assert len(driver.pool._spares) == 0
+    assert driver.pool._spares.pausing

@@ -116,7 +116,6 @@ def test_a_flood_is_dropped_and_counted(driver: Any) -> None:
 
     held = threading.Event()
     original = driver.heard.append
-    driver.pool.open
     heard: list[Any] = driver.heard
 
     class Slow(list):  # type: ignore[type-arg]

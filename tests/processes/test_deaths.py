@@ -137,6 +137,7 @@ def test_polite_signals_are_the_parents_business(driver: Any, latch: Any, how: s
 )
 def test_garbage_ends_the_worker(driver: Any, garbage: bytes) -> None:
     """A worker that can't be understood is killed; the loop goes on."""
+
     def write(data: bytes) -> None:
         import os
         import time

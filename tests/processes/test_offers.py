@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -29,7 +30,7 @@ def test_a_batch_is_reported_singly_and_in_order(driver: Any) -> None:
     ended = [driver.until(Ended) for _ in range(64)]
     assert [event.ticket for event in ended] == [order[0] for order in orders]
     assert {driver.pool.decode(None, event.body) for event in ended} == {7}
-    assert all(first.finished <= second.started for first, second in zip(ended, ended[1:], strict=False))
+    assert all(first.finished <= second.started for first, second in itertools.pairwise(ended))
 
 
 def test_a_value_nobody_wants_stays_there(driver: Any) -> None:

@@ -1,6 +1,7 @@
 """What the dispatcher knows of a pool: the protocol, its settings, its events. Runs in the parent; imports no pool.
 
-A pool has numbered slots, each with at most one worker at a time. It moves orders out and events in; it decides nothing.
+A pool has numbered slots, each with at most one worker at a time. It moves orders out and events in, and decides
+nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Pool(Protocol):
         """Start a worker for an empty slot; Up or Died(started=False) follows."""
 
     def offer(self, slot: int, orders: list[Order], functions: list[Function]) -> None:
-        """Hand over runs, still to be claimed. Never raises for a dead worker: its Died says what it had not claimed."""
+        """Hand over runs, still to be claimed. No error for a dead worker: its Died says what it had not claimed."""
 
     def withdraw(self, slot: int) -> list[int]:
         """Take back every unclaimed ticket; if there were any, one Voided follows."""

@@ -35,7 +35,7 @@ __all__ = ["Channel"]
 
 FUNCTIONS_KEPT = 512
 BYTES_KEPT = 16 << 20
-"""How many functions, and bytes of them, a worker is told to keep. Precedent: none that fits; a program has few jobs."""
+"""How many functions, and bytes of them, a worker is told to keep."""
 
 
 class Channel:
@@ -67,7 +67,7 @@ class Channel:
             body = self._inline(function.body, files)
             news.append((key, function.by_reference, function.name, function.job_id, function.source, body))
         sent = orders
-        if any([type(order[ARGS]) is not bytes for order in orders]):
+        if not all(type(order[ARGS]) is bytes for order in orders):
             sent = [(*order[:ARGS], self._inline(order[ARGS], files)) for order in orders]  # type: ignore[misc]
         # Both sides forget the same, because this one says what: the worker never lacks what isn't sent again. Orders
         # that wait there keep the function they came with.

@@ -22,6 +22,8 @@ __all__ = ["DESCRIPTORS_PER_WORKER", "Ends"]
 DESCRIPTORS_PER_WORKER = 9
 """What the parent holds per worker: the eight below, and the pidfd."""
 
+_CRASH_LIMIT = 1 << 18  # faulthandler itself stops at 100 frames of 100 threads
+
 _living: weakref.WeakSet[Ends] = weakref.WeakSet()
 
 
@@ -104,16 +106,17 @@ class Ends:
             self._passage.close()
             self._passage = None
 
-    def stack(self, offset: int = 0) -> str:
-        """What faulthandler wrote into the board's file, from ``offset`` on."""
+    def crash_text(self) -> str:
+        """What faulthandler wrote at a native crash; "" when the board only holds dumps that somebody asked for."""
         if self.board < 0:
             return ""
         try:
-            size = os.fstat(self.board).st_size - STACK_OFFSET - offset
-            text = os.pread(self.board, min(size, 1 << 20), STACK_OFFSET + offset) if size > 0 else b""
-        except OSError:
+            size = os.fstat(self.board).st_size - STACK_OFFSET
+            text = os.pread(self.board, min(size, _CRASH_LIMIT), os.fstat(self.board).st_size - min(size, _CRASH_LIMIT))
+        except (OSError, ValueError):
             return ""
-        return text.decode("utf-8", "replace")
+        start = text.rfind(b"Fatal Python error")
+        return text[start:].decode("utf-8", "replace") if start >= 0 else ""
 
     def _release_lifeline(self) -> None:
         """In a forked copy of the parent, which would keep the workers alive after the parent's death."""

@@ -1,4 +1,4 @@
-"""Whether the kernel's OOM killer struck in our cgroup. Runs in the parent; best effort, one small read per question."""
+"""Whether the kernel's OOM killer struck in our cgroup. Runs in the parent; best effort, a small read per question."""
 
 from __future__ import annotations
 

@@ -212,8 +212,9 @@ def launch(name: str, ends: Ends, boot: dict[str, Any], env: dict[str, str]) -> 
     boot = {
         **boot,
         "parent": os.getpid(),
-        "path": [os.path.abspath(entry) if entry == "" else entry for entry in sys.path],
-        "argv": list(sys.argv) if hasattr(sys, "argv") else [""],
+        # str(): marshal takes no subclasses, and some programs put path objects there
+        "path": [str(entry) if entry != "" else _directory() for entry in sys.path],
+        "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "cwd": _directory(),
         "authkey": bytes(multiprocessing.process.current_process().authkey),
         "tracker": _running_tracker(),

@@ -22,23 +22,24 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from procsched.core.model import Outcome
-from procsched.errors import RemoteError
 from procsched.pool.api import Event, PoolSettings, Up
+from procsched.pool.decoding import decode_body
 from procsched.pool.ends import DESCRIPTORS_PER_WORKER
 from procsched.pool.listener import Listener
 from procsched.pool.oom import OomCounter
 from procsched.pool.reaper import Reaper
 from procsched.pool.reports import BrokenReports
+from procsched.pool.spares import Spares
 from procsched.pool.stack import dump
 from procsched.pool.starter import Starter
 from procsched.pool.tenant import Stage, Tenant, drop_bodies
-from procsched.spool import Spooled, above_standard
-from procsched.wire import decode, failure, loads
+from procsched.pool.waiter import Waiter
+from procsched.spool import above_standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from procsched.core.model import Outcome
     from procsched.payload import Payload
     from procsched.pool.api import Chatter
     from procsched.wire import Function, Order
@@ -49,7 +50,6 @@ EXIT_HOOKS_TIME = 1.0
 """Seconds for the atexit hooks of a retired worker. The contract's number."""
 _LOOK_AGAIN = 0.002  # seconds, for a death that was seen before the corpse can be reaped
 _LOOK_FOR_DEATHS = 0.25  # seconds, only where there is no pidfd
-_SPARE_PAUSE = (1.0, 60.0)  # after a spare that failed: seconds, doubling
 
 
 class ProcessPool:
@@ -59,13 +59,11 @@ class ProcessPool:
 
     def __init__(self) -> None:
         self._slots: dict[int, Tenant] = {}
-        self._spares: list[Tenant] = []
+        self._spares = Spares(0, self._start_spare, self._after)
         self._events: list[Event] = []
         self._arrivals: deque[Tenant] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_number = count()
-        self._spare_pause = 0.0
-        self._spare_timer = False
         self._opened = self._closing = self._closed = False
         self._wake_lock = threading.RLock()  # re-entrant: wake() may come from a signal handler during a wake()
         self._wake_write = self._wake_read = -1
@@ -82,23 +80,7 @@ class ProcessPool:
 
     def decode(self, outcome: Outcome, body: object) -> object:
         """The value, or the exception of a failed run. Runs user code (unpickling): in the delivery thread."""
-        if outcome is not Outcome.FAILED:
-            return decode(body) if isinstance(body, (bytes, Spooled)) else None
-        plain = failure(body)
-        remote = RemoteError(plain.type_name, plain.message, plain.traceback)
-        if plain.exception is None:
-            return remote
-        try:
-            error = loads(plain.exception)
-        except Exception:  # its class isn't here, or its constructor doesn't match its args: the text is enough
-            return remote
-        if not isinstance(error, BaseException):
-            return remote
-        try:
-            error.__cause__ = remote
-        except Exception:
-            return remote
-        return error
+        return decode_body(outcome, body)
 
     def wake(self) -> None:
         """Let ``poll`` return. Any thread, also a signal handler, also after ``close``."""
@@ -122,10 +104,9 @@ class ProcessPool:
 
     def open(self, settings: PoolSettings, chatter: Callable[[Chatter], None]) -> None:
         """Start the helper threads; no worker yet."""
-        from procsched.pool.waiter import Waiter
-
         assert not self._opened, "a pool is opened once"
         self._settings = settings
+        self._spares = Spares(settings.spares, self._start_spare, self._after)
         self._waiter = Waiter()
         reader, writer = os.pipe()
         self._wake_read, self._wake_write = above_standard(reader), above_standard(writer)
@@ -142,13 +123,11 @@ class ProcessPool:
     def spawn(self, slot: int) -> None:
         """Start a worker for an empty slot, or take a spare."""
         assert slot not in self._slots, f"slot {slot} has a worker"
-        spares = sorted(self._spares, key=lambda tenant: tenant.stage is not Stage.UP)
-        spare = next((tenant for tenant in spares if not tenant.killed), None)
+        spare = self._spares.take()
         if spare is None:
             tenant = self._slots[slot] = Tenant(slot, self._settings)
             self._starter.start(tenant)
             return
-        self._spares.remove(spare)
         spare.move_in(slot)
         self._slots[slot] = spare
         if spare.stage is Stage.UP and spare.handle is not None:
@@ -158,7 +137,8 @@ class ProcessPool:
     def offer(self, slot: int, orders: list[Order], functions: list[Function]) -> None:
         """Hand over runs, still to be claimed."""
         tenant = self._slots.get(slot)
-        assert tenant is not None and tenant.stage is Stage.UP, f"slot {slot} isn't up"
+        assert tenant is not None, f"slot {slot} has no worker"
+        assert tenant.stage is Stage.UP, f"slot {slot} isn't up"
         tenant.channel.offer(orders, functions)
         self._follow_up(tenant)
 
@@ -204,6 +184,8 @@ class ProcessPool:
 
     def poll(self, timeout: float | None) -> list[Event]:
         """The loop's only sleep; then everything that has happened."""
+        if self._closed:
+            return []
         if self._arrivals:
             self._welcome()
         if self._events:
@@ -225,6 +207,7 @@ class ProcessPool:
             return
         self._closing = True
         until = time.monotonic() + deadline
+        self._spares.stop()
         everyone = [*self._slots.values(), *self._spares]
         for tenant in everyone:
             self._kill(tenant)
@@ -241,17 +224,17 @@ class ProcessPool:
                 os.close(fd)
             self._wake_read = self._wake_write = -1
         drop_bodies(self._events)
-        self._slots, self._spares, self._events, self._timers = {}, [], [], []
+        self._slots, self._events, self._timers = {}, [], []
         self._closed = True
         _open_pools.discard(self)
 
     def check_valid(self) -> None:
         """The law of the slots."""
         for slot, tenant in self._slots.items():
-            assert tenant.slot == slot and tenant.stage is not Stage.BURIED
+            assert tenant.slot == slot
+            assert tenant.stage is not Stage.BURIED
             tenant.check_valid()
-        for tenant in self._spares:
-            assert tenant.slot == -1 and tenant.stage in (Stage.STARTING, Stage.BOOTING, Stage.UP)
+        self._spares.check_valid()
 
     # -- what poll finds -----------------------------------------------------------------------------------------
 
@@ -298,13 +281,14 @@ class ProcessPool:
                 assert tenant.handle is not None
                 self._events.append(Up(tenant.slot, tenant.handle.pid))
             else:
-                self._spare_pause = 0.0
+                self._spares.came_up()
             self._refill()
 
     def _bury(self, tenant: Tenant) -> None:
         if tenant.stage is Stage.BURIED:
             return
         self._unwatch(tenant)
+        booting = tenant.stage is Stage.BOOTING
         died = tenant.bury(self._events, self._oom)
         if died is None:  # its sentinel closed, but it lived or is just dying; it has been killed now
             self._after(_LOOK_AGAIN, partial(self._bury, tenant))
@@ -317,11 +301,11 @@ class ProcessPool:
             self._reaper.post(partial(_print_stack, died.stack))
         if tenant.slot >= 0:
             del self._slots[tenant.slot]
+            if booting and died.started:  # its hello was only found at the burial
+                self._events.append(Up(tenant.slot, died.pid))
             self._events.append(died)
         else:
-            self._spares.remove(tenant)
-            low, high = _SPARE_PAUSE
-            self._spare_pause = min(high, self._spare_pause * 2) if self._spare_pause else low
+            self._spares.lose(tenant)
         self._refill()
 
     def _look_for_death(self, tenant: Tenant) -> None:
@@ -372,29 +356,13 @@ class ProcessPool:
             self._reaper.kill(tenant.handle, tenant.marker)  # still a retirement, if an impolite one
 
     def _refill(self) -> None:
-        """Spares come after the slots: nobody waits for them."""
-        if self._closing or self._spare_timer or len(self._spares) >= self._settings.spares:
-            return
-        if len(self._slots) < self._settings.workers:
-            return
-        if any([tenant.stage in (Stage.STARTING, Stage.BOOTING) for tenant in self._slots.values()]):
-            return
-        if self._spare_pause:
-            self._spare_timer = True
-            self._after(self._spare_pause, self._pause_over)
-            return
-        while len(self._spares) < self._settings.spares:
-            self._start_spare()
+        if len(self._slots) >= self._settings.workers:  # else somebody is about to spawn
+            self._spares.refill(self._slots.values())
 
-    def _pause_over(self) -> None:
-        self._spare_timer = False
-        if not self._closing and len(self._spares) < self._settings.spares:
-            self._start_spare()  # one, as a trial
-
-    def _start_spare(self) -> None:
+    def _start_spare(self) -> Tenant:
         tenant = Tenant(-1, self._settings)
-        self._spares.append(tenant)
         self._starter.start(tenant)
+        return tenant
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), action))

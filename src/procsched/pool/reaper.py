@@ -17,31 +17,39 @@ from typing import TYPE_CHECKING, Any
 from procsched.pool.process import open_pidfd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from procsched.pool.process import ProcessHandle
 
-__all__ = ["MARKER", "Reaper", "end_marked"]
+__all__ = ["MARKER", "Reaper"]
 
 MARKER = "PROCSCHED_WORKER"
-_PASSES = 4  # what is being forked while we look is found by the next look
+LOOKS = 6
+PAUSE = 0.01
+"""Looks per sweep, seconds between them: what is being forked or executed in one look is found by the next."""
 
 
 class Reaper:
-    """Jobs in order, in a thread that starts with the first one."""
+    """Kills at once, one after the other; sweeps for marked processes in between. The thread starts with the first."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._looks: dict[str, int] = {}  # marker -> looks left; the thread's own
         self._thread: threading.Thread | None = None
 
     def kill(self, handle: ProcessHandle, marker: str) -> None:
         """The worker and its descendants."""
-        self.post(lambda: _end_tree(handle, marker))
+
+        def job() -> None:
+            _end_tree(handle)
+            self._looks[marker] = LOOKS
+
+        self.post(job)
 
     def sweep(self, marker: str) -> None:
         """What a dead worker left behind outside of its group."""
-        self.post(lambda: end_marked([marker]))
+        self.post(lambda: self._looks.update({marker: LOOKS}))
 
     def post(self, job: Callable[[], None]) -> None:
         """Do it in the thread."""
@@ -51,20 +59,52 @@ class Reaper:
         self._jobs.put(job)
 
     def stop(self, timeout: float) -> None:
-        """After what was asked for before."""
+        """After what was asked for before, sweeps included."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join(timeout)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        stopping = False
+        while not (stopping and not self._looks):
+            try:
+                # The first look comes at once, but after the kills that wait already.
+                fresh = LOOKS in self._looks.values()
+                job = self._jobs.get(timeout=(0 if fresh else PAUSE) if self._looks else None)
+            except queue.Empty:
+                self._sweep()
+                continue
+            if job is None:
+                stopping = True
+                continue
             try:
                 job()
             except Exception:
                 traceback.print_exc()
 
+    def _sweep(self) -> None:
+        """One look for all markers."""
+        wanted = {marker: f"{MARKER}={marker}".encode() for marker in self._looks}
+        found: set[str] = set()
+        unsure = False
+        for pid in _process_ids():
+            variables = _variables(pid)
+            if variables is None:
+                unsure = True
+                continue
+            if MARKER.encode() not in variables:
+                continue
+            for marker, text in wanted.items():
+                if text in variables:
+                    found.add(marker)
+                    _kill_marked(pid, text)
+        for marker in wanted:
+            self._looks[marker] -= 1
+            if not self._looks[marker] or not (unsure or marker in found):
+                del self._looks[marker]
 
-def _end_tree(handle: ProcessHandle, marker: str) -> None:
+
+def _end_tree(handle: ProcessHandle) -> None:
     # The tree first: once the worker is dead, its children have another parent.
     descendants: list[Any] = []
     try:
@@ -73,34 +113,24 @@ def _end_tree(handle: ProcessHandle, marker: str) -> None:
         descendants = psutil.Process(handle.pid).children(recursive=True) if handle.signal(0) else []
     except Exception:  # gone meanwhile, or no /proc: the other nets remain
         pass
+    if not handle.signal(0):  # buried meanwhile: what was found might be a stranger's
+        return
     handle.kill_group()
     for process in descendants:
         try:
             process.kill()  # looks at its start time first: not a stranger with the same number
         except Exception:
             pass
-    end_marked([marker])
 
 
-def end_marked(markers: Iterable[str]) -> None:
-    """SIGKILL for every process whose environment carries one of these markers."""
-    wanted = [f"{MARKER}={marker}".encode() for marker in markers]
-    for _ in range(_PASSES):
-        found = [pid for pid in _process_ids() if _carries(pid, wanted)]
-        for pid in found:
-            _kill_marked(pid, wanted)
-        if not found:
-            return
-
-
-def _kill_marked(pid: int, wanted: list[bytes]) -> None:
+def _kill_marked(pid: int, text: bytes) -> None:
     try:
         pidfd = open_pidfd(pid)
     except (OSError, AttributeError):
         pidfd = -1
     try:
         if pidfd >= 0 and hasattr(signal, "pidfd_send_signal"):
-            if _carries(pid, wanted):  # still: the number wasn't given to somebody else meanwhile
+            if text in (_variables(pid) or b""):  # still: the number wasn't given to somebody else meanwhile
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         else:
             os.kill(pid, signal.SIGKILL)
@@ -121,19 +151,23 @@ def _process_ids() -> list[int]:
         return [pid for pid in psutil.pids() if pid != own]
 
 
-def _carries(pid: int, wanted: list[bytes]) -> bool:
+def _variables(pid: int) -> bytes | None:
+    """Its environment; None when it can't be told now: in the middle of an exec there is none for a moment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             variables = environ.read()
+        if variables:
+            return variables
+        os.readlink(f"/proc/{pid}/exe")  # an error for kernel threads and corpses
+        return None
     except FileNotFoundError:
         if os.path.isdir("/proc/self"):
-            return False
-        try:
-            import psutil
-
-            variables = f"{MARKER}={psutil.Process(pid).environ().get(MARKER)}".encode()
-        except Exception:
-            return False
+            return b""
     except OSError:  # somebody else's, or gone
-        return False
-    return any([text in variables for text in wanted])
+        return b""
+    try:
+        import psutil
+
+        return f"{MARKER}={psutil.Process(pid).environ().get(MARKER)}".encode()
+    except Exception:
+        return b""

@@ -53,5 +53,4 @@ def _dump(tenant: Tenant, board: int) -> str:
             break
     if size <= before:
         return ""
-    tenant.stack_seen = size - STACK_OFFSET
     return os.pread(board, size - before, before).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The thread that starts processes. Runs in the parent, apart from the loop, which a start would hold up by 1 to 40 ms."""
+"""The thread that starts processes. Runs in the parent, apart from the loop: a start takes 1 to 40 ms."""
 
 from __future__ import annotations
 

@@ -59,7 +59,6 @@ class Tenant:
         self.stage = Stage.STARTING
         self.killed = False
         self.error = ""
-        self.stack_seen = 0
         self.outbox = self.waiting_on = -1
         self.handle: ProcessHandle | None = None
         self._settings = settings
@@ -135,7 +134,7 @@ class Tenant:
         if end is None:
             return None
         unclaimed = self.channel.take_back()
-        stack = ends.stack(self.stack_seen)
+        stack = ends.crash_text()
         hello = self.stage in (Stage.UP, Stage.RETIRING) or self.reports.hello
         logs = self.ear.finish(self.reports.last_ticket)
         struck = end.signal == "SIGKILL" and not self.killed and oom.rose()
@@ -198,9 +197,9 @@ def drop_bodies(events: list[Any]) -> None:
 
 def _boot(settings: PoolSettings) -> dict[str, Any]:
     return {
-        "initializer": settings.initializer,
+        "initializer": None if settings.initializer is None else bytes(settings.initializer),
         "task_files": [(str(module), str(path)) for module, path in settings.task_files],
         "log_levels": {str(name): int(level) for name, level in settings.log_levels.items()},
-        "max_memory": settings.max_memory,
+        "max_memory": None if settings.max_memory is None else int(settings.max_memory),
         "stack_signal": STACK_SIGNAL,
     }
