@@ -99,12 +99,10 @@ def run_line(record: RunRecord) -> str:
     return ", ".join(words)
 
 
-def error_text(error: RunError) -> str:
-    """Why, in a first line, then the tracebacks, then what it logged last."""
+def error_text(record: RunRecord, error: RunError) -> str:
+    """Why it went wrong, in a first line; then the tracebacks; then what it logged last."""
     parts = [f"{error.type}: {error.message}" if error.message else error.type]
-    if error.oom:
-        parts[0] += " (the kernel's out-of-memory killer ended its worker)"
-    elif error.signal == "SIGKILL":
+    if record.outcome is Outcome.CRASHED and error.signal == "SIGKILL" and not error.oom:
         parts[0] += f" ({_OOM_HINT})"
     if error.traceback:
         parts.append(error.traceback.rstrip("\n"))
@@ -124,7 +122,7 @@ def _run_ended(event: events.RunEnded) -> None:
         return
     text = run_line(record)
     if record.error is not None:
-        text += f": {error_text(record.error)}"
+        text += f": {error_text(record, record.error)}"
     _runs.log(level, "%s", text, extra=_who_ran(record, event))
 
 
@@ -145,7 +143,7 @@ def _run_slow(event: events.RunSlow) -> None:
 def _run_retrying(event: events.RunRetrying) -> None:
     text = f"{run_line(event.record)}; next attempt in {human.seconds(event.retry_in)}"
     if event.record.error is not None:
-        text += f": {error_text(event.record.error)}"
+        text += f": {error_text(event.record, event.record.error)}"
     _runs.warning("%s", text, extra=_who_ran(event.record, event))
 
 
