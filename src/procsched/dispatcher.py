@@ -193,7 +193,8 @@ class Dispatcher:
                 changes = engine.timetable.put_back(run, now)
             self.note(changes, now)
         victim = lost[0] if lost else None
-        if not event.retired and not (engine.closing and not lost):
+        asked_for = event.retired or doomed in ("timeout", "abort")  # of which the run's own record tells
+        if not asked_for and not (engine.closing and not lost):
             self.announce(*self._obituary(event, victim, doomed, now))
         if victim is not None:
             self._on_lost(event, victim, doomed, now)

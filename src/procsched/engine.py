@@ -30,6 +30,7 @@ from procsched.futures import RunFuture
 from procsched.gate import Gate
 from procsched.ledger import JobNotes, Ledger
 from procsched.mailbox import Mailbox
+from procsched.observe import log
 from procsched.offering import Offering
 from procsched.stopping import Stopping
 
@@ -139,6 +140,7 @@ class Engine:
             if self._started:
                 return
             self.check_open()
+            self.settings.log_levels = log.levels()
             self.pool.open(self.settings, self.announcer.chatter)
             self.dispatcher.start_workers()
             self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
@@ -148,6 +150,14 @@ class Engine:
             if self.threaded:
                 self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
                 self._thread.start()
+
+    def load_in_workers(self, source: tuple[str, str]) -> None:
+        """Have workers load this task file before they are up: all of them, if none was started yet; else later ones.
+
+        What fails in it is then a failed boot, not the fault of a run. A worker that is up loads it with its first run.
+        """
+        if source not in self.settings.task_files:
+            self.settings.task_files = (*self.settings.task_files, source)
 
     def shutdown(
         self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False

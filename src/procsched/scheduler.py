@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
-from procsched import context, doorway, lifecycle
+from procsched import context, doorway, lifecycle, taskfile
 from procsched.clock import SystemClock
 from procsched.core.durations import duration_ns
 from procsched.core.model import JobRow, JobState, Outcome, Priority, ReadyOrder, Timebase
@@ -159,7 +159,7 @@ class ProcessScheduler(Executor):
             started_by = doorway.ship_initializer(fn, arguments)
         if pool is None:
             doorway.check_descriptors(count, spares)
-            if not context.in_worker():
+            if _inert_because() is None:
                 from procsched.pool.process_pool import ProcessPool
 
                 pool = ProcessPool()
@@ -183,10 +183,8 @@ class ProcessScheduler(Executor):
             start_timeout=timeout,
             threaded=self._threaded,
         )
-        if context.in_worker():
-            self._engine.inert = (
-                "this is a worker: the scheduler lives in the parent process, and a copy of it here could only pretend"
-            )
+        self._engine.inert = _inert_because()
+        if self._engine.inert is not None:
             return
         if single_instance is not None:
             self._lock_file = InstanceLock(single_instance)
@@ -324,14 +322,14 @@ class ProcessScheduler(Executor):
             TaskFileError: The file is missing, broken, or defines nothing.
             ConflictingIdError: One of its ids is in use.
         """
-        from procsched import taskfile
-
         self._engine.check_open()
         loaded = taskfile.load(path_or_module)
+        if loaded.source is not None:
+            self._engine.load_in_workers(loaded.source)
         jobs: list[Job] = []
         try:
             for definition in loaded.jobs:
-                jobs.append(self.schedule(definition.fn, definition.when, **definition.options))
+                jobs.append(definition.schedule_on(self))
         except BaseException:
             for job in jobs:
                 job.cancel()
@@ -457,6 +455,17 @@ class ProcessScheduler(Executor):
         engine = self._engine
         state = "shut down" if engine.closing else "open"
         return f"<{type(self).__name__} {engine.name!r}, {len(engine.roster.slots)} workers, {state}>"
+
+
+def _inert_because() -> str | None:
+    if context.in_worker():
+        return "this is a worker: the scheduler lives in the parent process, and a copy of it here could only pretend"
+    if taskfile.is_loading():
+        return (
+            "a task file is being loaded, and only what it defines is wanted of it: its jobs are made by @job and by"
+            ' setup(scheduler). Put a main part of its own behind: if __name__ == "__main__":'
+        )
+    return None
 
 
 def _cores() -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-BOUND = 60.0  # seconds until something that should have happened counts as never happening
+BOUND = 30.0  # seconds until something that should have happened counts as never happening
 
 
 class Program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 Fixture = Callable[..., Any]
@@ -52,7 +53,7 @@ def test_several_runs_ahead(run: Fixture, write: Fixture) -> None:
     """On each schedule's own terms, within its bounds."""
     objects = {job["id"]: job for job in json.loads(run("list", write(TASKS), "--json", "--next", 3).stdout)}
     often = [datetime.fromisoformat(time) for time in objects["often"]["next_run_times"]]
-    assert [later - earlier for earlier, later in zip(often, often[1:], strict=False)] == [timedelta(minutes=10)] * 2
+    assert [later - earlier for earlier, later in pairwise(often)] == [timedelta(minutes=10)] * 2
     assert len(objects["nightly"]["next_run_times"]) == 3
     assert len(objects["twice"]["next_run_times"]) == 2
     assert len(objects["far"]["next_run_times"]) == 1

@@ -43,7 +43,7 @@ def test_a_failure_is_shown_with_both_tracebacks(run: Fixture, write: Fixture) -
     path = write(TWO_JOBS)
     program = run("run", path, "--until-idle")
     failure = program.stderr[program.stderr.index("a-report") :]
-    assert re.search(r"a-report  #1     failed .* pid \d+  ValueError: no host\n", failure)
+    assert re.search(r"a-report  #1     failed .* pid \d+ .*ValueError: no host\n", failure)
     assert "KeyError: 'host'" in failure
     assert "direct cause" in failure
     assert failure.count(f'File "{path}", line') == 2

@@ -76,7 +76,7 @@ def test_lateness_is_explained(caplog: Caplog, record: Make) -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (events.WorkerLost(1, 42, None, "SIGKILL", "train", 4, 1.25), "pid 42 SIGKILL 1.25 s into train #4 out-of-memory"),
+        (events.WorkerLost(1, 42, None, "SIGKILL", "train", 4, 1.25), "pid 42 SIGKILL 1.25 s into #4 out-of-memory"),
         (events.WorkerLost(1, 42, None, "SIGKILL", "train", 4, 1.25, True), "by the kernel's out-of-memory killer"),
         (events.WorkerLost(1, 42, 7, None, "train", 4, 1.25), "exited with status 7"),
         (events.WorkerLost(1, 42, None, "SIGTERM"), "worker 1 (pid 42) was ended by SIGTERM"),
@@ -91,7 +91,7 @@ def test_a_lost_worker(caplog: Caplog, event: events.WorkerLost, words: str) -> 
 
 
 def test_the_same_boot_error_is_shown_once(caplog: Caplog) -> None:
-    """Four slots that can't import the same file tell it four times, with one traceback; a new scheduler tells again."""
+    """Four slots that can't import a file tell it four times, with one traceback; a new scheduler tells it again."""
     lost = events.WorkerLost(1, 42, 1, None, boot_error="Traceback …\nImportError: no such thing")
     log.log_event(events.SchedulerStarted("x", 2))
     log.log_event(lost)

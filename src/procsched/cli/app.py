@@ -12,6 +12,7 @@ from procsched.cli.listing import list_jobs
 from procsched.cli.once import once
 from procsched.cli.output import complain
 from procsched.cli.run import run
+from procsched.cli.signals import Interrupted
 from procsched.cli.status import CommandFailed, Status
 from procsched.errors import PoolUnusable, SchedulerClosed
 
@@ -41,6 +42,8 @@ def call(arguments: list[str]) -> int:
         return int(status or Status.CLEAN)
     except click.exceptions.Abort:
         return 130
+    except Interrupted as signal:
+        return signal.status
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -41,7 +41,7 @@ def check(tasks: str) -> Status:
         task_file = loading.load(tasks)
         catalogue = loading.open_scheduler(Catalogue)
         try:
-            loading.fill(catalogue, task_file, tasks)
+            loading.fill(catalogue, tasks)
             over = {plan.job.id for plan in catalogue.plans.values() if _is_over(plan)}
         finally:
             catalogue.shutdown(wait=False, cancel_futures=True)

@@ -68,7 +68,7 @@ class LineFormatter(logging.Formatter):
             words.append(f"held by {run.held_by}")
         if run.error is None:
             return "  ".join(words)
-        why, newline, rest = error_text(run.error).partition("\n")
+        why, newline, rest = error_text(run, run.error).partition("\n")
         return f"{'  '.join([*words, why])}{newline}{_indented(rest)}"
 
     def _sentence(self, record: logging.LogRecord) -> str:

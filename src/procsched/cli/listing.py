@@ -34,11 +34,11 @@ def list_jobs(tasks: str, upcoming: int, as_json: bool) -> Status:
     from procsched.cli.upcoming import upcoming_runs
     from procsched.testing import FakeClock
 
-    task_file = loading.load(tasks)
+    loading.load(tasks)
     now = datetime.now(UTC)
     catalogue = loading.open_scheduler(Catalogue, clock=FakeClock(start=now))
     try:
-        loading.fill(catalogue, task_file, tasks)
+        loading.fill(catalogue, tasks)
         runs = [(plan, upcoming_runs(plan, now, upcoming)) for plan in catalogue.plans.values()]
         runs.sort(key=lambda pair: pair[1][0] if pair[1] else datetime.max.replace(tzinfo=UTC))
         if as_json:

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from procsched import taskfile
 from procsched.cli.status import CommandFailed, Status
 from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, TaskFileError
 from procsched.taskfile import TaskFile
+
+if TYPE_CHECKING:
+    from procsched.scheduler import ProcessScheduler
 
 __all__ = ["check_ids", "fill", "load", "open_scheduler", "telling_authors"]
 
@@ -35,14 +38,10 @@ def open_scheduler(kind: Callable[..., _S], **arguments: Any) -> _S:
         raise CommandFailed(str(error)) from error
 
 
-def fill(scheduler: Any, task_file: TaskFile, path: str) -> None:
-    """Schedule the jobs one by one, then call ``setup``: for schedulers on which nothing starts meanwhile."""
-    with telling_authors(path):
-        for definition in task_file.jobs:
-            definition.schedule_on(scheduler)
-    if task_file.setup is not None:
-        with telling_authors(f"setup() of {path}"):
-            task_file.setup(scheduler)
+def fill(scheduler: ProcessScheduler, tasks: str) -> None:
+    """Schedule the jobs of the file, with those of its ``setup``, or `CommandFailed`."""
+    with telling_authors(tasks):
+        scheduler.load(tasks)
 
 
 def check_ids(asked: Collection[str], known: Collection[str]) -> None:

@@ -35,13 +35,12 @@ def once(tasks: str, job_id: str, as_json: bool) -> Status:
     """
     from procsched.cli.selection import HeldScheduler
     from procsched.events import RunEnded
-    from procsched.scheduler import ProcessScheduler
 
     logs.configure("info", "text")
     logging.getLogger("procsched").setLevel(logging.WARNING)
     logging.getLogger("procsched.run").setLevel(logging.CRITICAL)  # the record says it
     with StopSignals():
-        task_file = loading.load(tasks)
+        loading.load(tasks)
         scheduler = loading.open_scheduler(HeldScheduler, only={job_id}, workers=1)
         try:
             records: list[RunRecord] = []
@@ -52,9 +51,9 @@ def once(tasks: str, job_id: str, as_json: bool) -> Status:
                     records.append(event.record)
                     arrived.set()
 
-            loading.fill(scheduler, task_file, tasks)
+            loading.fill(scheduler, tasks)
             scheduler.check()
-            ProcessScheduler.subscribe(scheduler, keep, RunEnded)
+            scheduler.subscribe(keep, RunEnded)
             error = scheduler[job_id].run_now().exception()
             if not arrived.wait(5.0):
                 raise CommandFailed(f"no record of {job_id} arrived: {error}", Status.UNUSABLE)

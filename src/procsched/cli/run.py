@@ -25,7 +25,6 @@ from procsched.observe import human
 
 if TYPE_CHECKING:
     from procsched.scheduler import ProcessScheduler
-    from procsched.taskfile import TaskFile
 
 __all__ = ["run"]
 
@@ -87,7 +86,7 @@ def run(
             session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
             if isinstance(formatter, LineFormatter):
                 formatter.make_room(list(session.summary.jobs))
-            session.load(tasks, task_file)
+            session.load(tasks)
             signals.arm(session.on_first_signal, session.on_second_signal)
         except BaseException:
             scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
@@ -152,17 +151,15 @@ class _Session:
 
     # ---- the stages, in the main thread
 
-    def load(self, tasks: str, task_file: TaskFile) -> None:
+    def load(self, tasks: str) -> None:
         from procsched.cli.selection import HeldScheduler
 
         scheduler = self._scheduler
+        loading.fill(scheduler, tasks)
         if isinstance(scheduler, HeldScheduler):
-            loading.fill(scheduler, task_file, tasks)
             scheduler.check()
-            scheduler.release()
-        else:
             with loading.telling_authors(tasks):
-                scheduler.load(tasks)
+                scheduler.release()
         jobs = len(scheduler.get_jobs())
         _log.info("%s of %s; Ctrl-C ends it", human.count(jobs, "job"), tasks)
 

@@ -18,13 +18,24 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["StopSignals"]
+__all__ = ["Interrupted", "StopSignals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Interrupted(BaseException):
+    """A signal came before there was anything to end in an orderly way.
+
+    No `SystemExit`: a task file that raises that has made a mistake, which is told to its author.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number
+
+
 class StopSignals:
-    """A context manager for the main thread. Until `arm` is called, a signal raises `SystemExit(128 + number)`."""
+    """A context manager for the main thread. Until `arm` is called, a signal raises `Interrupted` there."""
 
     def __init__(self) -> None:
         self.first: signal.Signals | None = None
@@ -60,7 +71,7 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._armed:
-            raise SystemExit(128 + number)
+            raise Interrupted(number)
 
     def _read(self) -> None:
         while data := os.read(self._read_end, 64):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procsched.records import RunError, RunRecord
     from procsched.wire import RemoteDropped, RemoteLog
 
-__all__ = ["error_text", "log_dropped", "log_event", "log_remote", "run_line"]
+__all__ = ["error_text", "levels", "log_dropped", "log_event", "log_remote", "run_line"]
 
 _runs = logging.getLogger("procsched.run")
 _jobs = logging.getLogger("procsched.job")
@@ -62,6 +62,15 @@ def log_remote(remote: RemoteLog) -> None:
     logger.handle(record)
 
 
+def levels() -> dict[str, int]:
+    """The levels that loggers have been given here, by name, "" for the root: workers send no more than that."""
+    given = {"": logging.getLogger().level}
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:
+            given[name] = logger.level
+    return given
+
+
 def log_dropped(dropped: RemoteDropped) -> None:
     """Tell how many log records of a worker were dropped because they came faster than they could be read."""
     _workers.warning(
@@ -90,12 +99,10 @@ def run_line(record: RunRecord) -> str:
     return ", ".join(words)
 
 
-def error_text(error: RunError) -> str:
-    """Why, in a first line, then the tracebacks, then what it logged last."""
+def error_text(record: RunRecord, error: RunError) -> str:
+    """Why it went wrong, in a first line; then the tracebacks; then what it logged last."""
     parts = [f"{error.type}: {error.message}" if error.message else error.type]
-    if error.oom:
-        parts[0] += " (the kernel's out-of-memory killer ended its worker)"
-    elif error.signal == "SIGKILL":
+    if record.outcome is Outcome.CRASHED and error.signal == "SIGKILL" and not error.oom:
         parts[0] += f" ({_OOM_HINT})"
     if error.traceback:
         parts.append(error.traceback.rstrip("\n"))
@@ -115,7 +122,7 @@ def _run_ended(event: events.RunEnded) -> None:
         return
     text = run_line(record)
     if record.error is not None:
-        text += f": {error_text(record.error)}"
+        text += f": {error_text(record, record.error)}"
     _runs.log(level, "%s", text, extra=_who_ran(record, event))
 
 
@@ -136,7 +143,7 @@ def _run_slow(event: events.RunSlow) -> None:
 def _run_retrying(event: events.RunRetrying) -> None:
     text = f"{run_line(event.record)}; next attempt in {human.seconds(event.retry_in)}"
     if event.record.error is not None:
-        text += f": {error_text(event.record.error)}"
+        text += f": {error_text(event.record, event.record.error)}"
     _runs.warning("%s", text, extra=_who_ran(event.record, event))
 
 
