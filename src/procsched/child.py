@@ -208,6 +208,7 @@ def _settle_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+            # write_through is PYTHONUNBUFFERED's, and would write a line and its end apart: torn lines among workers
+            stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
         except (AttributeError, ValueError, OSError):
             pass

@@ -125,6 +125,23 @@ def test_a_process_that_cannot_be_started(driver: Any, monkeypatch: pytest.Monke
     assert "could not be started" in died.boot_error
 
 
+def test_no_descriptor_left_for_the_pidfd(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that was started already isn't left behind."""
+    assert process._has_pidfd()
+
+    pids: list[int] = []
+
+    def refuse(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(process, "open_pidfd", refuse)
+    died = driver.open(up=False).until(Died)
+    assert (died.pid, died.started) == (0, False)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pids[0], os.WNOHANG)
+
+
 @pytest.mark.parametrize("lack", ["loky's internals", "pidfd", "memfd"])
 def test_the_fallbacks(driver: Any, monkeypatch: pytest.MonkeyPatch, lack: str) -> None:
     """Where something is missing it still runs, and a death is still seen."""

@@ -180,6 +180,16 @@ def test_printed_lines_are_whole_and_out_before_the_report(driver: Any, capfd: A
     assert capfd.readouterr().out == "one\ntwo"
 
 
+def test_lines_of_many_workers_stay_whole(driver: Any, capfd: Any) -> None:
+    """Also where Python was told not to buffer."""
+    driver.open(workers=3, env={"PYTHONUNBUFFERED": "1"})
+    function = driver.expression("lambda n: [print('x' * n) for _ in range(200)]")
+    tickets = [driver.start(function, 200, slot=slot) for slot in range(3)]
+    for ticket in tickets:
+        driver.until(Ended, ticket=ticket)
+    assert capfd.readouterr().out.splitlines() == ["x" * 200] * 600
+
+
 def test_reading_input_gives_its_end(driver: Any) -> None:
     """And no stopped worker."""
     assert isinstance(driver.open().error(driver.expression("input")), EOFError)

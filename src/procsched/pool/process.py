@@ -84,14 +84,21 @@ class _Launch(Popen):  # type: ignore[misc]
             if process.boot["tracker"] >= 0:
                 inherited.append(process.boot["tracker"])
             self.pid = _fork_exec(command, inherited, process.env)
-            self.sentinel = reader
-            if reader < 0:
-                self.sentinel = open_pidfd(self.pid)
-            reader = -1
+            self.sentinel, reader = reader, -1
+            if self.sentinel < 0:
+                self.sentinel = self._watched()
         finally:
             for fd in (boot_file, reader, writer):
                 if fd >= 0:
                     os.close(fd)
+
+    def _watched(self) -> int:
+        try:
+            return open_pidfd(self.pid)
+        except OSError:  # out of descriptors at the last moment: a worker nobody could bury
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
 
 
 def _fork_exec(command: list[str], inherited: list[int], env: dict[str, str]) -> int:
