@@ -152,7 +152,6 @@ def test_a_spooled_payload_lets_go(driver: Any) -> None:
     ("name", "reason"),
     [
         ("lock", "TypeError"),
-        ("generator", "TypeError"),
         ("open file", "TypeError"),
         ("deep", "RecursionError"),
         ("no room", "MemoryError"),
