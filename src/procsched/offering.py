@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from procsched import wire
-from procsched.core.model import ALONE, Place
+from procsched.core.model import ALONE, Place, Timebase
 from procsched.core.roster import SlotState
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ OVERSTAY = 1_000_000
 """A slot without a report for so long gives back what it hasn't claimed."""
 HORIZON = 2_500_000
 """Runs due within this are armed. epoll sleeps in steps of 1 ms; an armed worker as exactly as ``time.sleep``."""
+STEP = 1_000_000_000
+"""A wall clock that gains so much between two turns was set, or the machine slept."""
 _LEAST_COST = BUDGET // MOST
 _COST_OF_A_BYTE = 4 * BUDGET // 65536
 """So that an offer's arguments fill at most a quarter of a pipe."""
@@ -70,6 +72,8 @@ class Offering:
         self.offers = 0
         """Runs offered so far; the latest ticket."""
         self._held_by: dict[str, int] = {}
+        self._offset: int | None = None
+        self._stepped_at = 0
         self._costs: dict[int, int] = {}
 
     # -- estimates ------------------------------------------------------------------------------------------------
@@ -102,6 +106,7 @@ class Offering:
     def hand_over(self, now: Now, draw: float) -> None:
         """Gives ready runs to free slots, and what is due in a moment to those that are left."""
         queues = self._timetable.queues
+        self._watch_steps(now)
         if queues.ready:
             free = self._roster.free_slots()
             for slot in free:
@@ -112,6 +117,7 @@ class Offering:
                 self._top_up(now, draw)
                 self._disarm(now)
         if not queues.ready:
+            self._held_by = {}
             self._arm(now, draw)
 
     def _room(self, slot: Slot) -> int:
@@ -200,7 +206,7 @@ class Offering:
                 )
             )
             if now.mono - run.expected > OVERSTAY:
-                run.notes = self._held_by
+                run.notes = self._why_late(run, now)
         self._roster.offered(slot, runs, now.mono, armed=armed)
         self._pool.offer(slot.index, orders, list(functions.values()))
 
@@ -237,6 +243,23 @@ class Offering:
                 if current.place is Place.OFFERED:
                     self._claimed(current, since)
         return again
+
+    def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
+        """What kept a run: the holders of the workers, or else whatever is known."""
+        row = run.row
+        if row is not None and row.schedule.timebase is Timebase.WALL and run.noticed >= self._stepped_at > 0:
+            if run.expected < self._stepped_at <= now.mono:
+                return "the wall clock was set forward, or the machine was suspended"
+        if now.mono - run.noticed <= OVERSTAY:
+            return None  # it didn't wait for a worker
+        return self._held_by or "no worker was up"
+
+    def _watch_steps(self, now: Now) -> None:
+        """Notices that the wall clock has moved on without the monotonic one: calendar runs due now are late by that."""
+        offset = now.wall - now.mono
+        if self._offset is not None and offset - self._offset > STEP:
+            self._stepped_at = now.mono
+        self._offset = offset
 
     def _remember_holders(self) -> None:
         """Why ready runs wait: who has the workers now. A new dict each time the picture changes, shared by runs."""
