@@ -478,10 +478,10 @@ class Dispatcher:
             self.job_over(row)
 
 
-def held_by(holders: dict[str, int] | None, workers: int) -> str:
+def held_by(holders: dict[str, int] | str | None, workers: int) -> str:
     """Who had the workers while a run waited, in words."""
-    if not holders:
-        return ""
+    if not holders or isinstance(holders, str):
+        return holders or ""
     busy = sum(holders.values())
     names = sorted(holders, key=lambda name: -holders[name])[:3]
     text = ", ".join(f"{holders[name]} with {name}" for name in names)
