@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from procsched.events import Event, RunEnded, RunProgress
@@ -28,7 +29,7 @@ _MOST_WAITING = 100_000
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
-that nobody asked for. Or (function that makes the event,)."""
+that nobody asked for. Or (function that makes the event,), or (partial that logs something,)."""
 
 
 class Announcer:
@@ -49,7 +50,7 @@ class Announcer:
         if not callable(callback):
             raise TypeError(f"subscribe() needs a function that takes an event, not {callback!r}")
         for kind in types:
-            if not (isinstance(kind, type) and issubclass(kind, Event)):
+            if not (isinstance(kind, type) and issubclass(kind, Event)):  # type: ignore[redundant-expr]  # callers err
                 raise TypeError(f"subscribe() takes event classes such as RunEnded after the callback, not {kind!r}")
         entry = (callback, tuple(types) or (Event,))
         with self._lock:
@@ -105,6 +106,7 @@ class Announcer:
     def _run(self) -> None:
         while (news := self._news.get()) is not None:
             self._tell_all(news)
+            del news  # or the last ones would live until the next
 
     def _tell_all(self, news: list[Any]) -> None:
         for item in news:
@@ -119,9 +121,12 @@ class Announcer:
     def _tell(self, item: Any) -> None:
         if isinstance(item, tuple):
             kind, *fields = item
+            if isinstance(kind, partial):
+                kind()  # a line for the log
+                return
             if not fields:
                 event = kind()  # one that takes its time to make
-            elif kind is RunEnded and fields[0][13] == "succeeded" and not self.wants(RunEnded) and not _runs.isEnabledFor(logging.INFO):
+            elif kind is RunEnded and fields[0][13] == "succeeded" and not self._minds_successes():
                 return
             else:
                 event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
@@ -140,8 +145,11 @@ class Announcer:
             if isinstance(event, types):
                 try:
                     callback(event)
-                except Exception:
+                except BaseException:  # sys.exit() too: others have their news to come
                     _log.exception("a subscriber raised at %s", type(event).__name__)
+
+    def _minds_successes(self) -> bool:
+        return self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
 
     def wants(self, kind: type) -> bool:
         """Whether anybody subscribed to this type of event. Any thread."""

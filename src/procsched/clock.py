@@ -7,11 +7,14 @@ Two clocks: a monotonic one for intervals, which no step moves and which stands 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from procsched.core.model import Now
 
-__all__ = ["Clock", "SystemClock", "read"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Clock", "SystemClock", "follow", "read"]
 
 
 class Clock(Protocol):
@@ -34,3 +37,10 @@ class SystemClock:
 def read(clock: Clock) -> Now:
     """Both clocks at one instant, as nearly as two calls can."""
     return Now(clock.monotonic_ns(), clock.wall_ns())
+
+
+def follow(clock: Clock, callback: Callable[[], object]) -> None:
+    """Have a clock that is moved by hand say so (``watch``); those of the system have nothing to say."""
+    watch = getattr(clock, "watch", None)
+    if watch is not None:
+        watch(callback)

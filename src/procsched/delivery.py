@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from concurrent.futures import InvalidStateError
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
@@ -120,7 +121,9 @@ class Settlement:
                     future.set_exception(error)
                 else:
                     future.set_result(value)
-            except Exception:  # cancelled in this instant: it has its answer
-                if not future.done():
-                    raise
+            except InvalidStateError:  # cancelled in this instant: it has its answer
+                pass
+            except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
+                _log.exception("a Future's callback raised")
+        del future  # an error's traceback keeps this frame
         self.futures = []

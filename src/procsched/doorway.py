@@ -21,7 +21,17 @@ from procsched.core.schedules import At, FixedDelay, Schedule
 if TYPE_CHECKING:
     from procsched.core.durations import Duration
 
-__all__ = ["check_descriptors", "check_platform", "job_options", "schedule_of", "size_of", "whole", "worker_environment"]
+__all__ = [
+    "check_descriptors",
+    "check_instances",
+    "check_platform",
+    "job_options",
+    "schedule_of",
+    "seconds",
+    "size_of",
+    "whole",
+    "worker_environment",
+]
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _THREAD_VARIABLES = (
@@ -45,6 +55,11 @@ def whole(value: object, what: str, *, least: int = 1, example: str = "4") -> in
     return value
 
 
+def seconds(value: Duration | None, what: str) -> float | None:
+    """A time to wait, zero included; None: for ever."""
+    return None if value is None else duration_ns(value, what, zero=True) / 1e9
+
+
 def size_of(value: object, what: str) -> int:
     """Bytes, as an int or text such as "512MiB" (units are powers of 1024)."""
     if isinstance(value, str):
@@ -66,6 +81,8 @@ def schedule_of(when: object) -> Schedule:
             f"when={when!r} doesn't say whether it is a delay or a period: write After({when!r}), "
             f"FixedDelay({when!r}) or FixedRate({when!r})"
         )
+    if isinstance(when, type):
+        raise TypeError(f"when must be a Schedule, not the class {when.__name__}: give it its arguments")
     if isinstance(getattr(when, "timebase", None), Timebase) and hasattr(when, "first") and hasattr(when, "next"):
         return _adapted(when)
     raise TypeError(f"when must be a Schedule such as FixedRate('10s'), or an aware datetime, not {when!r}")
@@ -108,8 +125,7 @@ def job_options(
     if isinstance(priority, bool) or not isinstance(priority, (int, enum.IntEnum)):
         raise TypeError(f"priority must be a Priority or an int (the smaller runs first), not {priority!r}")
     instances = whole(max_instances, "max_instances", example="1")
-    if instances > 1 and isinstance(schedule, FixedDelay):
-        raise ValueError("FixedDelay counts from the end of a run, so it can't be combined with max_instances > 1")
+    check_instances(schedule, instances)
     if retry is not None and not isinstance(retry, Retry):
         raise TypeError(f"retry must be a Retry such as Retry(3, backoff='10s'), not {retry!r}")
     pause = None if pause_after_failures is None else whole(pause_after_failures, "pause_after_failures", example="5")
@@ -123,6 +139,12 @@ def job_options(
         None if misfire_grace_time is None else duration_ns(misfire_grace_time, "misfire_grace_time", zero=True),
         _tags(tags),
     )
+
+
+def check_instances(schedule: Schedule, instances: int) -> None:
+    """Raises where runs that overlap have no next slot."""
+    if instances > 1 and isinstance(schedule, FixedDelay):
+        raise ValueError("FixedDelay counts from the end of a run, so it can't be combined with max_instances > 1")
 
 
 def _tags(tags: object) -> frozenset[str]:

@@ -11,13 +11,14 @@ import itertools
 import logging
 import random
 import threading
-import time
+import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
-from procsched.clock import read
+from procsched.clock import follow as follow_clock, read
 from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
@@ -26,13 +27,16 @@ from procsched.core.timetable import Timetable
 from procsched.delivery import Delivery
 from procsched.dispatcher import Dispatcher
 from procsched.errors import ConflictingIdError, InternalError, JobLookupError, PoolUnusable, SchedulerClosed
-from procsched.futures import RunFuture
+from procsched.futures import RunFuture, cancel_and_notify
 from procsched.gate import Gate
 from procsched.ledger import JobNotes, Ledger
 from procsched.mailbox import Mailbox
 from procsched.observe import log
 from procsched.offering import Offering
+from procsched.settling import Settling
+from procsched.staff import Staff
 from procsched.stopping import Stopping
+from procsched.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,20 +44,17 @@ if TYPE_CHECKING:
 
     from procsched.clock import Clock
     from procsched.core.model import JobRow, Now, ReadyOrder
-    from procsched.core.roster import Slot
     from procsched.core.schedules import Schedule
     from procsched.core.timetable import Changes
     from procsched.pool.api import Pool, PoolSettings
-    from procsched.scheduler import Health
     from procsched.series import Series
 
 __all__ = ["Engine"]
 
 _log = logging.getLogger("procsched.scheduler")
 
-SECOND = 1_000_000_000
-MINUTE = 60 * SECOND
-STUCK = 5.0
+LAST_WORDS = 5.0
+"""Seconds at the end for a user's callback that doesn't return, and for workers that don't die."""
 
 
 class Engine:
@@ -90,14 +91,17 @@ class Engine:
         self.recycles = max_tasks is not None or settings.max_memory is not None
         self.start_timeout = start_timeout
         self.dispatcher = Dispatcher(self)
+        self.settling = Settling(self)
+        self.staff = Staff(self)
+        self.waiting = Waiting(self)
         self.offering = Offering(
             pool,
             self.timetable,
             self.roster,
             self.lock,
-            self.dispatcher.note,
-            self.dispatcher.wants_value,
-            self.dispatcher.claimed,
+            self.settling.note,
+            self.settling.wants_value,
+            self.settling.claimed,
             max_tasks=max_tasks,
         )
         self.stopping = Stopping(self)
@@ -105,11 +109,10 @@ class Engine:
         self.inert: str | None = None
         """Why this engine takes no work, beside being closed: a forked copy, or inside a worker."""
         self.threaded = threaded
-        self._started = False
+        self.started = False
         self._thread: threading.Thread | None = None
         self._calls = itertools.count(1)
         self._start_lock = threading.RLock()
-        self._recycled_at: int | None = None
         self._last_deeds: list[Callable[[], object]] = []
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -118,13 +121,17 @@ class Engine:
     def closing(self) -> bool:
         return self.stopping.begun
 
+    @property
+    def turns(self) -> bool:
+        """Whether there is a thread that turns the loop."""
+        return self.started and self.threaded and self.inert is None
+
     def now(self) -> Now:
         return read(self.clock)
 
     def check_open(self) -> None:
         """Raises `SchedulerClosed` with the reason when no new work is taken."""
-        if self.inert is not None:
-            raise SchedulerClosed(self.inert)
+        self.check_usable()
         if isinstance(self.failure, PoolUnusable):
             raise PoolUnusable(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
         if self.failure is not None:
@@ -134,22 +141,28 @@ class Engine:
 
     def start(self) -> None:
         """Starts threads and workers, at the first piece of work."""
-        if self._started:
-            return
-        with self._start_lock:
-            if self._started:
-                return
+        if not self.started:
+            with self._start_lock:
+                self._start_once()
+
+    def _start_once(self) -> None:
+        if not self.started:
             self.check_open()
             self.settings.log_levels = log.levels()
+            follow_clock(self.clock, self.mailbox.nudge)
+            use_clock = getattr(self.pool, "use_clock", None)
+            if use_clock is not None:
+                use_clock(self.clock)
             self.pool.open(self.settings, self.announcer.chatter)
-            self.dispatcher.start_workers()
+            self.staff.hire()
             self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
             self.delivery.start()
             self.announcer.start()
-            self._started = True
             if self.threaded:
+                self.mailbox.reader = 0  # nobody yet: what is asked from now on waits for the thread
                 self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
                 self._thread.start()
+            self.started = True
 
     def load_in_workers(self, source: tuple[str, str]) -> None:
         """Have workers load this task file before they are up: all of them, if none was started yet; else later ones.
@@ -166,7 +179,7 @@ class Engine:
         if self.inert is not None:
             return
         with self._start_lock:
-            if not self._started:
+            if not self.started:
                 self.stopping.begun = True
                 self.gate.close()
                 self._say_ended()
@@ -193,7 +206,8 @@ class Engine:
                 self.dispatcher.turn()
         except BaseException as error:
             self.break_down(error)
-        self.wind_up()
+        finally:
+            self.wind_up()
 
     def break_down(self, error: BaseException) -> None:
         """The loop can't go on: loudly, with everybody who waits released."""
@@ -207,30 +221,36 @@ class Engine:
         self.failure = error
         self.gate.close()
         try:
-            self.dispatcher.fail_all(error)
+            self.settling.fail_all(error)
         except BaseException:
             _log.critical("scheduler %r: not everybody could be told", self.name, exc_info=True)
 
     def wind_up(self) -> None:
         """The last act of the loop: workers, threads, news."""
-        try:
-            self.pool.close(5.0)
-        except BaseException as error:
-            self.failure = self.failure or error
-            _log.critical("scheduler %r: its pool couldn't be closed", self.name, exc_info=True)
-        self.mailbox.close()
-        self.dispatcher.announce(events.SchedulerStopped, self.name)
-        self.dispatcher.tell()
-        self.delivery.stop(5.0)
-        self.announcer.stop(5.0)
-        self.dispatcher.release_waiters()
+        last_acts: tuple[Callable[[], object], ...] = (
+            partial(self.pool.close, LAST_WORDS),
+            self.mailbox.close,
+            partial(self.dispatcher.announce, events.SchedulerStopped, self.name),
+            self.dispatcher.tell,
+            partial(self.delivery.stop, LAST_WORDS),
+            partial(self.announcer.stop, LAST_WORDS),
+            self.waiting.release,
+        )
+        for act in last_acts:
+            try:
+                act()
+            except BaseException as error:
+                self.failure = self.failure or error
+                _log.critical("scheduler %r: its end didn't go well; please report this", self.name, exc_info=True)
         self._say_ended()
 
     def _say_ended(self) -> None:
-        for deed in self._last_deeds:
-            deed()
-        self._last_deeds.clear()
-        self.stopping.ended.set()
+        deeds, self._last_deeds = self._last_deeds, []
+        try:
+            for deed in deeds:
+                deed()
+        finally:
+            self.stopping.ended.set()
 
     def at_end(self, deed: Callable[[], object]) -> None:
         """Something to do when this has ended."""
@@ -238,8 +258,12 @@ class Engine:
 
     def abandon(self) -> None:
         """Nobody holds the scheduler any more: it ends when nothing is left to run."""
-        if self.inert is None and not self.stopping.begun:
+        if self.inert is not None or self.stopping.begun:
+            return
+        if self.started:
             self.mailbox.post(self.stopping.when_idle)
+        else:
+            self.shutdown(wait=False)
 
     def next_number(self) -> int:
         """For ids and calls."""
@@ -266,10 +290,9 @@ class Engine:
                 changes = self.timetable.add(row, self.now(), random.random())
             except ScheduleFailed as failure:
                 raise failure.reason from None
-        kind = events.JobAdded if old is None else events.JobReplaced
-        self._announce(kind, row.id, row.generation)
+            self.dispatcher.announce(events.JobAdded if old is None else events.JobReplaced, row.id, row.generation)
         if old is not None:
-            self._post(lambda: self.dispatcher.job_over(old))
+            self._post(lambda: self.settling.job_over(old))
         self._follow_up(changes)
 
     def reschedule(self, row: JobRow, schedule: Schedule) -> None:
@@ -280,32 +303,33 @@ class Engine:
                 changes = self.timetable.reschedule(row, schedule, self.now(), random.random())
             except ScheduleFailed as failure:
                 raise failure.reason from None
-        self._announce(events.JobReplaced, row.id, row.generation)
+            self.dispatcher.announce(events.JobReplaced, row.id, row.generation)
         self._follow_up(changes)
 
     def cancel(self, row: JobRow) -> bool:
         """No run of the job starts after this has returned."""
-        self._check_usable()
+        self.check_usable()
         with self.lock:
             if self.timetable.jobs.get(row.id) is not row:
                 return False
             changes = self.timetable.cancel(row, self.now())
-        self._announce(events.JobCancelled, row.id, row.generation)
-        self._post(lambda: self.dispatcher.job_over(row))
-        executing = [run for run in row.live if run.place is Place.EXECUTING]
-        for run in executing:
-            self._post(lambda run=run: self.pool.ask_stop(run.slot, run.ticket))
-        return self._follow_up(changes) or changes.prevented
+            self.dispatcher.announce(events.JobCancelled, row.id, row.generation)
+        self._post(lambda: self.settling.job_over(row))
+        prevented = self._follow_up(changes) or changes.prevented
+        for run in row.live:
+            if run.place in (Place.EXECUTING, Place.OFFERED):
+                self._post(lambda run=run: self.pool.ask_stop(run.slot, run.ticket))
+        return prevented
 
     def pause(self, row: JobRow) -> None:
-        self._check_usable()
+        self.check_usable()
         with self.lock:
             self._check_alive(row)
             if row.state is JobState.PAUSED:
                 return
             changes = self.timetable.pause(row, self.now())
-        changes.paused.clear()
-        self._announce(events.JobPaused, row.id, row.generation)
+            changes.paused.clear()
+            self.dispatcher.announce(events.JobPaused, row.id, row.generation)
         self._follow_up(changes)
 
     def resume(self, row: JobRow) -> None:
@@ -315,7 +339,7 @@ class Engine:
             if row.state is not JobState.PAUSED:
                 return
             changes = self.timetable.resume(row, self.now(), random.random())
-        self._announce(events.JobResumed, row.id, row.generation)
+            self.dispatcher.announce(events.JobResumed, row.id, row.generation)
         self._follow_up(changes)
 
     def run_now(self, row: JobRow) -> RunFuture:
@@ -331,23 +355,24 @@ class Engine:
 
     def follow(self, row: JobRow, waiter: Future[Any] | None = None, series: Series | None = None) -> None:
         """Somebody waits for the next run of the job, or for all of them."""
+        self.check_usable()
         with self.lock:
             if row.notes is None:
                 row.notes = JobNotes()
-            over = self.timetable.jobs.get(row.id) is not row
+            over = self.timetable.jobs.get(row.id) is not row or self.failure is not None
             if waiter is not None:
                 if over:
-                    waiter.cancel()
-                    waiter.set_running_or_notify_cancel()
+                    cancel_and_notify(waiter)
                 else:
                     row.notes.waiters.append(waiter)
             if series is not None:
                 if over:
                     series.end()
                 else:
-                    row.notes.series.append(series)
+                    row.notes.series.append(weakref.ref(series))
 
     def find(self, id: str) -> JobRow:
+        self.check_usable()
         row = self.timetable.jobs.get(id)
         if row is None:
             raise JobLookupError(f"no job has the id {id!r}")
@@ -386,73 +411,25 @@ class Engine:
         if self.inert is not None:
             return False
         with self.lock:
-            if run.place in (Place.EXECUTING, Place.DONE):
+            if run.started or run.place in (Place.EXECUTING, Place.DONE):
                 return False
             changes = self.timetable.drop(run, self.now()) if run.place is not Place.OFFERED else None
         if changes is not None:
             self._follow_up(changes)
             return True
         try:
-            return bool(self.mailbox.ask(self.dispatcher.retract, run))
+            return bool(self.mailbox.ask(self.settling.retract, run))
         except SchedulerClosed:
             return False
 
     # -- questions ------------------------------------------------------------------------------------------------
 
+    def log(self, level: int, text: str, *args: object) -> None:
+        """A line for the log, from the loop: handlers may block, so the announcer writes it."""
+        self.dispatcher.announce(partial(_log.log, level, text, *args))
+
     def is_idle(self) -> bool:
         return self.timetable.is_idle() and not self.mailbox
-
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Until ``predicate`` holds at the end of a turn of the loop; False when ``timeout`` seconds passed first."""
-        if not self._started or self.stopping.ended.is_set():
-            return predicate()
-        event = threading.Event()
-        self._post(lambda: self.dispatcher.tell_when(predicate, event))
-        try:
-            # In slices, for the case that the loop ends between the question and the answer.
-            deadline = None if timeout is None else time.monotonic() + timeout
-            while not event.wait(1.0 if deadline is None else max(0.0, min(1.0, deadline - time.monotonic()))):
-                if self.stopping.ended.is_set():
-                    break
-                if deadline is not None and time.monotonic() >= deadline:
-                    return False
-        finally:
-            self._post(lambda: self.dispatcher.forget_waiter(event))
-        if self.failure is not None:
-            raise self.failure
-        return True
-
-    def health(self) -> Health:
-        """Whether the loop turns. Any thread."""
-        from procsched.core.roster import SlotState
-        from procsched.scheduler import Health
-
-        now = self.clock.monotonic_ns()
-        with self.lock:
-            oldest = self.timetable.queues.oldest_ready()
-        up = sum(slot.state is SlotState.UP for slot in self.roster)
-        age = max(0, now - self.dispatcher.last_turn) / SECOND if self._started else 0.0
-        waited = None if oldest is None else max(0, now - oldest) / SECOND
-        alive = self.failure is None and self.inert is None and not self.stopping.ended.is_set()
-        # A loop that sleeps is well, unless something has been due for longer than a turn could ever take.
-        stuck = age > STUCK and (bool(self.mailbox) or (waited is not None and waited > STUCK))
-        return Health(alive and not stuck, age, waited, up)
-
-    def may_recycle(self, slot: Slot, now: int) -> bool:
-        """Whether a worker above its memory limit is replaced: a fresh one that is, only once a minute."""
-        if slot.runs_done > 1:
-            return True
-        if self._recycled_at is None:
-            _log.warning(
-                "scheduler %r: a fresh worker is above max_memory_per_child (%d bytes) after its first run; "
-                "such workers are replaced once a minute at most",
-                self.name,
-                self.settings.max_memory,
-            )
-        elif now - self._recycled_at < MINUTE:
-            return False
-        self._recycled_at = now
-        return True
 
     def check_valid(self) -> None:
         """Asserts every law that is written down somewhere. Costs O(n): for tests."""
@@ -463,7 +440,8 @@ class Engine:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raises `SchedulerClosed` in a forked copy, and inside a worker."""
         if self.inert is not None:
             raise SchedulerClosed(self.inert)
 
@@ -474,16 +452,13 @@ class Engine:
     def _post(self, fn: Any) -> None:
         self.mailbox.post(fn)
 
-    def _announce(self, *news: Any) -> None:
-        self._post(lambda: self.dispatcher.announce(*news))
-
     def _follow_up(self, changes: Changes) -> bool:
         """What an operation brought about, for the outer rings; runs in workers' hands are taken back before it returns."""
         prevented = False
         offered, changes.offered = changes.offered, []
         for run in offered:
-            prevented = bool(self.mailbox.ask(self.dispatcher.retract, run)) or prevented
-        self._post(lambda: self.dispatcher.note(changes, self.now()))
+            prevented = bool(self.mailbox.ask(self.settling.retract, run)) or prevented
+        self._post(lambda: self.settling.note(changes, self.now()))
         return prevented
 
 

@@ -1,4 +1,4 @@
-"""RunFuture: the Future of a run, whose cancel() asks the scheduler. Runs in the parent, in every thread.
+"""RunFuture: the Future of a run, whose cancel() asks the scheduler; Follower: that of an onlooker. In the parent.
 
 It is a stock `concurrent.futures.Future` in all else, so that `wait`, `as_completed` and asyncio treat it as one.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RunFuture", "cancel_and_notify"]
+__all__ = ["Follower", "RunFuture", "cancel_and_notify"]
 
 
 def cancel_and_notify(future: Future[Any]) -> bool:
@@ -37,4 +37,13 @@ class RunFuture(Future[Any]):
         if prevent is not None and not self.done() and prevent(self):
             self._prevent = None
             cancel_and_notify(self)
+        return self.cancelled()
+
+
+class Follower(Future[Any]):
+    """Looks on at a run of somebody else: cancelling it ends the looking, not the run."""
+
+    def cancel(self) -> bool:
+        """Look no further; whoever waits for this Future is told at once."""
+        cancel_and_notify(self)
         return self.cancelled()

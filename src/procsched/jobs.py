@@ -8,8 +8,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from procsched.core.model import JobState
-from procsched.doorway import schedule_of
+from procsched.core.model import JobState, Outcome
+from procsched.doorway import check_instances, schedule_of, seconds
+from procsched.futures import Follower
 from procsched.ledger import SECOND, instant, record_of
 from procsched.series import Series
 
@@ -116,15 +117,14 @@ class Job:
             runs = notes.started if notes is not None else 0
             sums = list(notes.sums) if notes is not None else [0, 0]
             most = (notes.max_duration, notes.max_lateness) if notes is not None else (0, 0)
-        names = ("succeeded", "failed", "crashed", "timed_out", "aborted", "skipped", "cancelled")
         return JobStats(
-            runs,
-            *(counts.get(name, 0) for name in names),
-            self._row.missed,
-            sums[0] / runs / SECOND if runs else None,
-            most[0] / SECOND if runs else None,
-            sums[1] / runs / SECOND if runs else None,
-            most[1] / SECOND if runs else None,
+            runs=runs,
+            missed=self._row.missed,
+            mean_duration=sums[0] / runs / SECOND if runs else None,
+            max_duration=most[0] / SECOND if runs else None,
+            mean_lateness=sums[1] / runs / SECOND if runs else None,
+            max_lateness=most[1] / SECOND if runs else None,
+            **{outcome.value: counts.get(outcome.value, 0) for outcome in Outcome},
         )
 
     # -- what can be done with it ---------------------------------------------------------------------------------
@@ -160,6 +160,7 @@ class Job:
             JobLookupError: The job has ended.
         """
         schedule = schedule_of(when)
+        check_instances(schedule, self._row.options.max_instances)
         self._engine.reschedule(self._row, schedule)
 
     def run_now(self) -> Future[Any]:
@@ -175,7 +176,7 @@ class Job:
 
     def next_future(self) -> Future[Any]:
         """The Future of the first run handed over from now on; cancelled when the job ends before that."""
-        future: Future[Any] = Future()
+        future = Follower()
         self._engine.follow(self._row, waiter=future)
         return future
 
@@ -190,7 +191,8 @@ class Job:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until the job has ended, or is paused with nothing executing; False when ``timeout`` seconds passed first."""
-        return self._engine.wait_for(self._is_over, timeout)
+        self._engine.check_usable()
+        return self._engine.waiting.until(self._is_over, seconds(timeout, "wait() timeout"))
 
     def _is_over(self) -> bool:
         row = self._row

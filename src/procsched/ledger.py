@@ -6,18 +6,19 @@ when somebody asks.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.records import RunError, RunRecord, Waited
+from procsched.series import Expected, Series
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from procsched.core.model import Now, Run
-    from procsched.series import Series
 
 __all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
 
@@ -57,8 +58,26 @@ class JobNotes:
         self.started = 0
         self.waiters: list[Future[Any]] = []
         """For the first run handed over from now on."""
-        self.series: list[Series] = []
-        """For every run from now on."""
+        self.series: list[weakref.ref[Series]] = []
+        """For every run from now on. Weak: a reader that went away must not cost anything."""
+
+    def readers(self) -> list[Series]:
+        """The series that somebody still reads."""
+        found = [(ref, ref()) for ref in self.series]
+        if any([series is None for _ref, series in found]):
+            self.series = [ref for ref, series in found if series is not None]
+        return [series for _ref, series in found if series is not None]
+
+    def followers_of(self, run: Run) -> list[Future[Any]]:
+        """At hand-over, under the lock: who looks on at this run, those of earlier hand-overs included."""
+        followers = list(run.followers)
+        if not run.started:
+            waiters, self.waiters = self.waiters, []
+            followers += [waiter for waiter in waiters if not waiter.cancelled()]
+        if self.series:
+            served = {id(follower.series) for follower in followers if isinstance(follower, Expected)}
+            followers += [series.expect() for series in self.readers() if id(series) not in served]
+        return followers
 
     def add(self, line: Line) -> None:
         self.history.append(line)
@@ -122,7 +141,7 @@ class Ledger:
             finished - start if start else 0,
             cpu_time,
             max_rss,
-            run.slot,
+            run.slot if start else -1,
             pid,
             outcome.value,
             error,

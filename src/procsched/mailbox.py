@@ -53,8 +53,10 @@ class Mailbox:
         """Thread id of the loop; None: whoever asks does the work himself."""
 
     def post(self, fn: Callable[[], object]) -> None:
-        """Have the loop call ``fn``; returns at once."""
+        """Have the loop call ``fn``; returns at once. What comes after the loop's end is dropped."""
         self._calls.append(fn)
+        if self._closed:
+            self._refuse()
         if self._asleep:
             self._asleep = False
             self._wake()
@@ -76,10 +78,8 @@ class Mailbox:
             return fn(*args)
         call = _Call(fn, args)
         self.post(call)
-        while not call.done.wait(0.5 if self._closed else 5):
-            if self._closed and call in self._calls:
-                break
-        if not call.done.is_set() or call.error is not None:
+        call.done.wait()
+        if call.error is not None:
             raise SchedulerClosed("the scheduler's loop has ended") from call.error
         return call.answer
 
@@ -104,11 +104,19 @@ class Mailbox:
     def close(self) -> None:
         """The loop has ended: whoever still asks gets an error."""
         self._closed = True
-        for call in list(self._calls):
+        self._refuse()
+
+    def _refuse(self) -> None:
+        # By whoever comes after the end, and by several at once: each call is taken out by one of them.
+        while self._calls:
+            try:
+                call = self._calls.popleft()
+            except IndexError:
+                break
             if isinstance(call, _Call):
                 call.error = SchedulerClosed("the scheduler's loop has ended")
                 call.done.set()
-        self._calls.clear()
+        self._nudged = False
 
     def __bool__(self) -> bool:
         return bool(self._calls) or self._nudged

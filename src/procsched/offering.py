@@ -117,7 +117,7 @@ class Offering:
                 self._top_up(now, draw)
                 self._disarm(now)
         if not queues.ready:
-            self._held_by = {}
+            self._held_by = {}  # nobody is held any more
             self._arm(now, draw)
 
     def _room(self, slot: Slot) -> int:

@@ -1,4 +1,4 @@
-"""ProcessScheduler: the public face. Checks everything at the door, in the caller's thread; the engine does the rest."""
+"""ProcessScheduler: the public face. Checks everything at the door, in callers' threads; the engine does the rest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from procsched import context, doorway, lifecycle, taskfile
 from procsched.clock import SystemClock
 from procsched.core.durations import duration_ns
-from procsched.core.model import JobRow, JobState, Outcome, Priority, ReadyOrder, Timebase
+from procsched.core.model import JobRow, JobState, Priority, ReadyOrder, Timebase
 from procsched.core.schedules import At
 from procsched.engine import Engine
+from procsched.figures import health_of, stats_of, workers_of
 from procsched.instance import InstanceLock
 from procsched.jobs import Job
 from procsched.pool.api import PoolSettings
@@ -27,58 +28,12 @@ if TYPE_CHECKING:
     from procsched.core.retry import Retry
     from procsched.core.schedules import Schedule
     from procsched.events import Event
+    from procsched.figures import Health, SchedulerStats, WorkerInfo
     from procsched.pool.api import Pool
 
-__all__ = ["Health", "ProcessScheduler", "SchedulerStats", "WorkerInfo"]
+__all__ = ["ProcessScheduler"]
 
 _T = TypeVar("_T")
-SECOND = 1_000_000_000
-
-
-class SchedulerStats(NamedTuple):
-    """Counts over all jobs and calls. ``ended`` is the sum of the first five outcomes; started = ended + executing."""
-
-    started: int
-    ended: int
-    executing: int
-    ready: int
-    """Due, waiting for a worker."""
-    scheduled: int
-    """Waiting for their time."""
-    succeeded: int
-    failed: int
-    crashed: int
-    timed_out: int
-    aborted: int
-    skipped: int
-    cancelled: int
-    missed: int
-
-
-class Health(NamedTuple):
-    """Whether the scheduler does its work. Seconds."""
-
-    ok: bool
-    loop_age: float
-    """Since the loop's last turn. An idle loop may sleep for long: it is old and well, as long as nothing is due."""
-    oldest_due: float | None
-    """How long the longest waiting run has been due; None when none waits."""
-    workers_up: int
-
-
-class WorkerInfo(NamedTuple):
-    """One slot of the pool."""
-
-    slot: int
-    pid: int | None
-    state: str
-    """"down", "booting", "up" or "leaving"."""
-    current: str | None
-    """The run it executes, as ``"id #number"``."""
-    runs_done: int
-    """By the worker that is in it now."""
-    memory: int | None
-    """Resident bytes."""
 
 
 class ProcessScheduler(Executor):
@@ -149,7 +104,7 @@ class ProcessScheduler(Executor):
             raise ValueError(f"on_full must be 'block' or 'raise', not {on_full!r}")
         if not isinstance(ready_order, ReadyOrder):
             raise TypeError(f"ready_order must be ReadyOrder.DUE or ReadyOrder.PRIORITY, not {ready_order!r}")
-        if not isinstance(name, str) or not name:
+        if not (isinstance(name, str) and name):  # type: ignore[redundant-expr]  # callers err
             raise TypeError(f"name must be a text such as 'procsched', not {name!r}")
         timeout = duration_ns(start_timeout, "start_timeout")
         environment = doorway.worker_environment(env, threads_per_worker, count, cores)
@@ -219,7 +174,7 @@ class ProcessScheduler(Executor):
         payload = engine.pool.ship(fn, args, kwargs)
         return engine.submit(payload, engine.clock.monotonic_ns() + wait, Timebase.MONOTONIC)
 
-    def map(  # type: ignore[override]  # its newer arguments differ between Pythons
+    def map(
         self, fn: Callable[..., _T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[_T]:
         """Like the built-in ``map``, with the calls made by workers, ``chunksize`` of them at a time.
@@ -250,7 +205,7 @@ class ProcessScheduler(Executor):
         *,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        id: str | None = None,
+        id: str | None = None,  # noqa: A002  # its name everywhere
         replace_existing: bool = False,
         tags: Iterable[str] = (),
         priority: int = Priority.MEDIUM,
@@ -304,11 +259,14 @@ class ProcessScheduler(Executor):
         engine.add(row, replace=bool(replace_existing))
         return Job(engine, row)
 
-    def _id_for(self, fn: object, id: object) -> str:
+    def _id_for(self, fn: object, id: object) -> str:  # noqa: A002
         if id is None:
             from procsched.callables import short_name
 
-            return f"{short_name(fn)}-{self._engine.next_number()}"
+            name, engine = short_name(fn), self._engine
+            while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:
+                continue  # somebody gave that one to a job of his
+            return made
         if not isinstance(id, str):
             raise TypeError(f"id must be a str, not {id!r}")
         if not id:
@@ -340,29 +298,30 @@ class ProcessScheduler(Executor):
 
     def get_jobs(self, tag: str | None = None) -> list[Job]:
         """The jobs that haven't ended, in the order of scheduling; with ``tag`` only those that have it."""
+        self._engine.check_usable()
         with self._engine.lock:
             rows = list(self._engine.timetable.jobs.values())
         return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
 
-    def get_job(self, id: str) -> Job:
+    def get_job(self, id: str) -> Job:  # noqa: A002
         """The job with this id; `JobLookupError` if there is none."""
         return Job(self._engine, self._engine.find(id))
 
     __getitem__ = get_job
 
-    def cancel(self, id: str) -> bool:
+    def cancel(self, id: str) -> bool:  # noqa: A002
         """End a job, as `Job.cancel` does; `JobLookupError` if there is none."""
         return self.get_job(id).cancel()
 
-    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:
+    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
         """Pause one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.pause, JobState.SCHEDULED)
 
-    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:
+    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
         """Resume one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.resume, JobState.PAUSED)
 
-    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:
+    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:  # noqa: A002
         if id is not None:
             if tag is not None:
                 raise TypeError("give an id or a tag, not both")
@@ -381,36 +340,18 @@ class ProcessScheduler(Executor):
 
     def workers(self) -> list[WorkerInfo]:
         """The slots of the pool and what is in them."""
-        from procsched.ledger import job_id_of
-
-        infos = []
-        for slot in self._engine.roster:
-            run = slot.current
-            pid = slot.pid or None
-            current = f"{job_id_of(run)} #{run.number}" if run is not None and run.payload is not None else None
-            infos.append(WorkerInfo(slot.index, pid, slot.state.value, current, slot.runs_done, _memory_of(pid)))
-        return infos
+        self._engine.check_usable()
+        return workers_of(self._engine)
 
     def stats(self) -> SchedulerStats:
         """Counts since the start."""
-        engine = self._engine
-        with engine.lock:
-            ledger, timetable = engine.ledger, engine.timetable
-            counts = [ledger.counts[outcome] for outcome in Outcome]
-            ready = timetable.queues.ready + engine.roster.unclaimed()
-            return SchedulerStats(
-                ledger.started,
-                ledger.ended,
-                ledger.executing,
-                ready,
-                timetable.queues.timers,
-                *counts,
-                timetable.missed,
-            )
+        self._engine.check_usable()
+        return stats_of(self._engine)
 
     def health(self) -> Health:
         """Whether the loop turns, and how long the oldest due run has been waiting."""
-        return self._engine.health()
+        self._engine.check_usable()
+        return health_of(self._engine)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until nothing is left to run, paused jobs aside. False when ``timeout`` seconds passed first.
@@ -418,13 +359,16 @@ class ProcessScheduler(Executor):
         Raises:
             PoolUnusable, InternalError: The scheduler has ended itself.
         """
-        return self._engine.wait_for(self._engine.is_idle, timeout)
+        engine = self._engine
+        engine.check_usable()
+        return engine.waiting.until(engine.is_idle, doorway.seconds(timeout, "wait() timeout"))
 
     def subscribe(self, callback: Callable[[Any], object], *event_types: type[Event]) -> Callable[[], None]:
         """Call ``callback(event)`` for each event of these types, or of all; returns a function that ends that.
 
         Callbacks run in order, on a thread of their own: a slow one delays nobody's run, one that raises is logged.
         """
+        self._engine.check_usable()
         return self._engine.announcer.subscribe(callback, event_types)
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -439,7 +383,7 @@ class ProcessScheduler(Executor):
             cancel_futures: Cancel submitted calls that wait for a worker, too.
             timeout: Seconds after which what still executes is ended with its descendants, and recorded ABORTED.
         """
-        limit = None if timeout is None else duration_ns(timeout, "shutdown() timeout", zero=True) / SECOND
+        limit = doorway.seconds(timeout, "shutdown() timeout")
         self._engine.shutdown(wait=wait, cancel_calls=cancel_futures, timeout=limit)
 
     def __enter__(self) -> Self:
@@ -472,17 +416,6 @@ def _cores() -> int:
     from procsched.pool.cores import cpu_count
 
     return cpu_count()
-
-
-def _memory_of(pid: int | None) -> int | None:
-    if pid is None:
-        return None
-    import psutil
-
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None
 
 
 def _in_order(futures: list[Future[_T]], end: float | None) -> Iterator[_T]:

@@ -4,58 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from procsched.futures import Follower
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-__all__ = ["Series"]
+__all__ = ["Expected", "Series"]
 
 KEPT = 100
 
 
-class Series:
-    """Iterate over it, with ``for`` or ``async for``: a done Future per run, in order; it ends when the job ends.
+class Expected(Follower):
+    """The Future of a run that was handed over: it joins its series when it is done."""
 
-    The newest 100 are kept for a slow reader; `dropped` counts those that went for it.
+    def __init__(self, series: Series) -> None:
+        super().__init__()
+        self._series = weakref.ref(series)
+        self.add_done_callback(_join)
+
+    @property
+    def series(self) -> Series | None:
+        """None: nobody reads it any more."""
+        return self._series()
+
+
+def _join(future: Future[Any]) -> None:
+    assert isinstance(future, Expected)
+    series = future.series
+    if series is not None:
+        series.add(future)
+
+
+class Series:
+    """Iterate over it, with ``for`` or ``async for``: a done Future per run, in order; it ends when the job has.
+
+    The newest 100 are kept for a slow reader; `dropped` counts those that went for it. A run that executes when its job
+    is cancelled is the last one.
     """
 
     def __init__(self) -> None:
         self.dropped = 0
         self._done: deque[Future[Any]] = deque()
-        self._open = True
-        self._changed = threading.Condition()
+        self._under_way = 0
+        self._ending = False
+        # Re-entrant: a collection in the middle may drop a Future, whose callbacks may come here.
+        self._changed = threading.Condition(threading.RLock())
         self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
-    def expect(self) -> Future[Any]:
-        """A Future for a run that is handed over now; it joins the series when it is done."""
-        future: Future[Any] = Future()
-        future.add_done_callback(self._add)
-        return future
-
-    def _add(self, future: Future[Any]) -> None:
+    def expect(self) -> Expected:
+        """A Future for a run that is handed over now."""
         with self._changed:
-            if not self._open:
-                return
-            self._done.append(future)
+            self._under_way += 1
+        return Expected(self)
+
+    def add(self, future: Future[Any]) -> None:
+        """One that was expected is done. (A run that never started is none of the series.)"""
+        with self._changed:
+            self._under_way -= 1
+            if not future.cancelled():
+                self._done.append(future)
             if len(self._done) > KEPT:
                 self._done.popleft()
                 self.dropped += 1
             self._tell()
 
     def end(self) -> None:
-        """The job has ended: readers get what is left, and stop."""
+        """The job has ended: readers get what is left, and what still executes, and stop."""
         with self._changed:
-            self._open = False
+            self._ending = True
             self._tell()
+
+    @property
+    def _over(self) -> bool:
+        return self._ending and self._under_way <= 0
 
     def _tell(self) -> None:
         self._changed.notify_all()
         for loop, event in self._listeners:
-            if not loop.is_closed():
+            try:
                 loop.call_soon_threadsafe(event.set)
+            except RuntimeError:  # it is closed
+                pass
 
     def __iter__(self) -> Iterator[Future[Any]]:
         return self
@@ -63,7 +97,7 @@ class Series:
     def __next__(self) -> Future[Any]:
         with self._changed:
             while not self._done:
-                if not self._open:
+                if self._over:
                     raise StopIteration
                 self._changed.wait()
             return self._done.popleft()
@@ -81,7 +115,7 @@ class Series:
                 with self._changed:
                     event.clear()
                     future = self._done.popleft() if self._done else None
-                    if future is None and not self._open:
+                    if future is None and self._over:
                         return
                 if future is None:
                     await event.wait()

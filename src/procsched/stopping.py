@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Stopping"]
 
-_log = logging.getLogger("procsched.scheduler")
-
 SECOND = 1_000_000_000
 
 
@@ -52,10 +50,10 @@ class Stopping:
             changes = engine.timetable.close(now, cancel_calls=cancel_calls)
         delayed = sum(1 for run in changes.cancelled if run.row is None and run.planned is not None)
         if delayed and not self._closed:
-            _log.info("scheduler %r: cancelled %d delayed calls at shutdown", engine.name, delayed)
-        engine.dispatcher.note(changes, now)
+            engine.log(logging.INFO, "scheduler %r: cancelled %d delayed calls at shutdown", engine.name, delayed)
+        engine.settling.note(changes, now)
         for row in changes.over:
-            engine.dispatcher.job_over(row)
+            engine.settling.job_over(row)
         self._closed = True
         for slot in engine.roster:
             if slot.state is SlotState.UP:
@@ -71,12 +69,13 @@ class Stopping:
             self._take_back(now)
             with engine.lock:
                 changes = engine.timetable.close(now, cancel_calls=True)
-            engine.dispatcher.note(changes, now)
+            engine.settling.note(changes, now)
         for slot in engine.roster:
             run = slot.current
             if run is None or slot.state is SlotState.LEAVING or (only_jobs and run.row is None):
                 continue
-            _log.warning("scheduler %r: gave up %s #%d, which still executes", engine.name, job_id_of(run), run.number)
+            who = (engine.name, job_id_of(run), run.number)
+            engine.log(logging.WARNING, "scheduler %r: gave up %s #%d, which still executes", *who)
             slot.doomed = "abort"
             slot.state = SlotState.LEAVING
             engine.pool.kill(slot.index)

@@ -27,6 +27,7 @@ from procsched.core.durations import duration_ns
 from procsched.core.model import Outcome
 from procsched.errors import NotShippable, RemoteError
 from procsched.events import RunEnded
+from procsched.jobs import Job
 from procsched.payload import Payload, ship
 from procsched.pool.api import Died, Ended, Started, Up, Voided
 from procsched.scheduler import ProcessScheduler
@@ -167,8 +168,9 @@ class InlinePool:
             return Payload(payload.function, call)
         refuse_what_never_runs(fn)
         for argument in (*args, *kwargs.values()):
-            if isinstance(argument, ProcessScheduler):
-                raise NotShippable("a scheduler can't be an argument: a worker could only pretend to use it")
+            if isinstance(argument, (ProcessScheduler, Job)):
+                kind = type(argument).__name__
+                raise NotShippable(f"a {kind} can't be an argument: a worker could only pretend to use it")
         live: Any = _LiveCall(fn, args, kwargs)
         return Payload(Function(b"", False, short_name(fn), job_id), live)
 
@@ -181,7 +183,7 @@ class InlinePool:
     # -- the loop's thread
 
     def use_clock(self, clock: Clock) -> None:
-        """Take the times of runs from this clock (`ManualScheduler` sees to it)."""
+        """Take the times of runs from this clock: the scheduler's own."""
         self._clock = clock
 
     def open(self, settings: PoolSettings, chatter: Callable[[Any], None]) -> None:
@@ -218,10 +220,10 @@ class InlinePool:
         self._stop.add(ticket)
 
     def retire(self, slot: int) -> None:
-        self._events.append(_death(slot, retired=True))
+        self._bury(slot, retired=True)
 
     def kill(self, slot: int) -> None:
-        self._events.append(_death(slot, retired=False))
+        self._bury(slot, retired=False)
 
     def poll(self, timeout: float | None) -> list[Event]:
         if not self._events and not self._run_next() and timeout != 0:
@@ -246,6 +248,11 @@ class InlinePool:
 
     # -- inside
 
+    def _bury(self, slot: int, *, retired: bool) -> None:
+        unclaimed = [order[0] for order in self._orders.pop(slot, ())]
+        how = None if retired else "SIGKILL"
+        self._events.append(Died(slot, 0, True, retired, None, how, unclaimed, "", [], 0, False, ""))
+
     def _now(self) -> int:
         if self._clock is None:
             import time
@@ -255,7 +262,7 @@ class InlinePool:
 
     def _run_next(self) -> bool:
         """Makes the first run that is due; False if there is none."""
-        for slot, orders in self._orders.items():
+        for slot, orders in list(self._orders.items()):
             if orders and orders[0][2] <= self._now():
                 self._execute(slot, orders.popleft())
                 return True
@@ -291,10 +298,6 @@ class InlinePool:
         self._events.append(Ended(slot, ticket, success, started, self._now(), 0, 0, 0, body, False))
 
 
-def _death(slot: int, *, retired: bool) -> Died:
-    return Died(slot, 0, True, retired, None, None if retired else "SIGKILL", [], "", [], 0, False, "")
-
-
 class ManualScheduler(ProcessScheduler):
     """A scheduler that moves only when `tick` is called: no thread, no process, no waiting.
 
@@ -309,14 +312,10 @@ class ManualScheduler(ProcessScheduler):
     def __init__(self, clock: FakeClock | None = None, pool: Any = None, **arguments: Any) -> None:
         self.clock = clock if clock is not None else FakeClock()
         self.pool = pool if pool is not None else InlinePool()
-        if isinstance(self.pool, InlinePool):
-            self.pool.use_clock(self.clock)
         super().__init__(clock=self.clock, pool=self.pool, **arguments)
-        self._records: list[RunRecord] = []
-        self._engine.announcer.subscribe(self._keep, [RunEnded])
-
-    def _keep(self, event: RunEnded) -> None:
-        self._records.append(event.record)
+        records: list[RunRecord] = []
+        self._records = records  # not a method: the engine would keep this alive
+        self._engine.announcer.subscribe(lambda event: records.append(event.record), [RunEnded])
 
     def tick(self) -> list[RunRecord]:
         """Run all that is due, and what becomes due meanwhile; the records of the runs that ended, in order.
@@ -330,7 +329,8 @@ class ManualScheduler(ProcessScheduler):
         if engine.inert is None and not engine.stopping.ended.is_set():
             engine.start()
             self._turn_until_quiet()
-        records, self._records = self._records, []
+        records = self._records[:]
+        self._records.clear()
         return records
 
     def _turn_until_quiet(self) -> None:

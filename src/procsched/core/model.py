@@ -182,6 +182,7 @@ class JobRow:
         "resumed",
         "schedule",
         "state",
+        "was_held",
     )
 
     def __init__(self, id: str, schedule: Schedule, payload: Any, options: JobOptions) -> None:
@@ -224,6 +225,8 @@ class JobRow:
         self.resumed: int | None = None
         self.busy_until: int | None = None
         """Slots up to here came due while `max_instances` runs executed (schedule's timebase)."""
+        self.was_held = False
+        """The slot that is due waited for a hand of `max_instances`."""
         self.cost = ALONE
         """Expected duration of a run in ns, or more where a run is heavy in other ways; `ALONE` while unknown."""
         self.live: list[Run] = _NO_RUNS
@@ -269,6 +272,7 @@ class Run:
         "start",
         "started",
         "ticket",
+        "was_held",
     )
 
     def __init__(self, row: JobRow | None, payload: Any, priority: int, due: int, planned_wall: int) -> None:
@@ -295,6 +299,8 @@ class Run:
         """Whether it counts in its row's `hands`."""
         self.started = False
         """Whether an attempt of it is known to have been claimed."""
+        self.was_held = False
+        """It waited for a hand of `max_instances`."""
         self.cost = ALONE
         self.ticket = 0
         self.slot = -1

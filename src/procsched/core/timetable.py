@@ -353,8 +353,9 @@ class Timetable(Hands):
         """Shutdown: no job or delayed call makes a further run. Calls for now stay, unless ``cancel_calls``."""
         changes = Changes()
         self._closed = True
+        self.promote(now)  # a delayed call that is due is one for now
         for item in list(self.queues.items()):
-            if isinstance(item, Run) and item.row is None and (cancel_calls or item.planned is not None):
+            if isinstance(item, Run) and item.row is None and (cancel_calls or item.place is Place.TIMER):
                 changes.cancelled += self.drop(item, now).cancelled
         changes.over = list(self.jobs.values())
         for row in changes.over:
@@ -391,6 +392,7 @@ class Timetable(Hands):
         row.planned = slot
         row.epoch = self._epoch
         row.busy_until = None
+        row.was_held = False
         due = slot
         if row.schedule.jitter:
             # One draw serves all jobs of a turn: the golden ratio spreads it, so that they don't move together.
@@ -412,6 +414,7 @@ class Timetable(Hands):
         base = base_time(row.schedule, now)
         if self._is_full(row):
             row.place = Place.HELD
+            row.was_held = True
             # Held by its own executions: what comes due meanwhile is missed. By a ghost of an older generation: late.
             row.busy_until = base if row.hands >= row.options.max_instances else None
             return None
@@ -448,6 +451,7 @@ class Timetable(Hands):
         """A run that has been a run before: an extra one, one that came back from a worker, or a further attempt."""
         if not run.counted and self._is_full(row):
             run.place = Place.HELD
+            run.was_held = True
             row.held = [*row.held, run]
             return None
         grace = row.options.misfire_grace
@@ -479,6 +483,7 @@ class Timetable(Hands):
         run.planned = row.planned = planned
         run.expected = expected
         run.noticed = row.noticed
+        run.was_held, row.was_held = row.was_held, False
         run.arrival = row.arrival
         run.cost = row.cost
         row.planning = row.options.max_instances == 1

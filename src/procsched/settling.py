@@ -1,0 +1,315 @@
+"""Settling: what becomes of runs, from the claim to their one end. Runs in the loop.
+
+Whatever ends a run, it comes through here once: into the timetable, the ledger, its Futures and the news.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from procsched import events
+from procsched.core.model import Outcome, Place, Run
+from procsched.core.roster import SlotState
+from procsched.delivery import Settlement
+from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
+from procsched.ledger import instant, job_id_of
+from procsched.records import RunError
+
+if TYPE_CHECKING:
+    from procsched.core.model import JobRow, Now
+    from procsched.core.roster import Slot
+    from procsched.core.timetable import Changes
+    from procsched.engine import Engine
+    from procsched.pool import api
+
+__all__ = ["Settling"]
+
+SECOND = 1_000_000_000
+
+
+class Settling:
+    """Law: a run that has started ends once, and so does one that never starts."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # -- while it runs --------------------------------------------------------------------------------------------
+
+    def wants_value(self, run: Run) -> bool:
+        """Whether somebody waits for the value of this run: asked at hand-over, when those who do get their Futures."""
+        row = run.row
+        if row is not None and row.notes is not None and (row.notes.waiters or row.notes.series):
+            with self._engine.lock:
+                run.followers = row.notes.followers_of(run)
+        return run.future is not None or bool(run.followers)
+
+    def claimed(self, run: Run, start: int) -> None:
+        """A worker has begun an attempt of it (monotonic ``start``)."""
+        engine = self._engine
+        slot = engine.roster[run.slot]
+        slot.progress = max(slot.progress, start)
+        if slot.armed == run.ticket:
+            slot.armed = 0
+        first = not run.started
+        known, run.start = run.start, start
+        if known:  # it had been concluded before the worker's word came; that one is exact
+            if known != start:
+                self._set_alarms(slot, run)
+            return
+        self._count_started(run)
+        if run.future is not None and first:
+            engine.delivery.put(run.future.set_running_or_notify_cancel)
+        self._announce_start(run, slot.pid)
+        self._set_alarms(slot, run)
+
+    def _announce_start(self, run: Run, pid: int) -> None:
+        now = self._engine.now()
+        times = (instant(run.planned_wall), instant(run.start + now.wall - now.mono))
+        about = (job_id_of(run), run.number, run.attempt, *times, run.slot, pid)
+        self._engine.dispatcher.announce(events.RunStarted, *about)
+
+    def _count_started(self, run: Run) -> None:
+        engine = self._engine
+        with engine.lock:
+            if not run.started:
+                engine.ledger.started += 1
+            engine.timetable.started(run)
+
+    def _set_alarms(self, slot: Slot, run: Run) -> None:
+        if run.row is None:
+            return
+        options, ticket, start = run.row.options, run.ticket, run.start
+
+        def still_runs() -> bool:
+            return ticket in slot.runs and run.start == start and slot.state is SlotState.UP
+
+        if options.timeout is not None:
+            self._engine.alarms.set(start + options.timeout, lambda: self._time_out(slot), still_runs)
+        if options.warn_after is not None:
+            self._engine.alarms.set(start + options.warn_after, lambda: self._warn(slot, run), still_runs)
+
+    def _time_out(self, slot: Slot) -> None:
+        slot.doomed = "timeout"
+        slot.state = SlotState.LEAVING
+        self._engine.pool.kill(slot.index)
+
+    def _warn(self, slot: Slot, run: Run) -> None:
+        engine = self._engine
+        now = engine.now()
+        offset = now.wall - now.mono
+        planned, started = instant(run.planned_wall), instant(run.start + offset)
+        index, pid, elapsed = slot.index, slot.pid, (now.mono - run.start) / SECOND
+        about = (job_id_of(run), run.number, run.attempt, planned, started, index, pid, elapsed)
+        # Reading a worker's stack takes as long as the worker likes: the announcer does it.
+        engine.dispatcher.announce(lambda: events.RunSlow(*about, engine.pool.dump_stack(index)))
+
+    # -- its end --------------------------------------------------------------------------------------------------
+
+    def reported(self, event: api.Ended) -> None:
+        """The worker tells that an attempt has ended."""
+        engine = self._engine
+        slot = engine.roster[event.slot]
+        if event.ticket not in slot.runs:
+            return  # of a run that was given up; its account is closed
+        run = engine.roster.reported(slot, event.ticket, event.finished)
+        known, run.start = run.start, event.started
+        engine.offering.learn(run, event.finished - event.started)
+        if not known and engine.announcer.wants(events.RunStarted):
+            self._announce_start(run, slot.pid)  # it was so short that its start wasn't told by itself
+        outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
+        self._settle(run, outcome, event.finished, event.body, None, event=event, pid=slot.pid)
+        slot.heavy = event.over_memory
+
+    def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:
+        """The run was executing when its worker died."""
+        engine = self._engine
+        name = f"{job_id_of(run)} #{run.number}"
+        how = event.signal or f"exit code {event.exitcode}"
+        error: BaseException
+        if doomed == "timeout":
+            limit = (run.row.options.timeout or 0) / SECOND if run.row is not None else 0
+            outcome, error = Outcome.TIMED_OUT, RunTimedOut(f"{name} executed longer than its timeout of {limit:g} s")
+        elif doomed == "abort":
+            outcome, error = Outcome.ABORTED, RunAborted(f"{name} was ended: the shutdown's time had run out")
+        else:
+            outcome = Outcome.CRASHED
+            hint = " (the kernel's OOM killer)" if event.oom else ""
+            crash = WorkerCrashed(f"the worker (pid {event.pid}) that executed {name} died: {how}{hint}")
+            crash.exitcode, crash.signal = event.exitcode, event.signal
+            error = crash
+        said = RunError(
+            type=type(error).__name__,
+            message=str(error),
+            traceback=event.stack,
+            exitcode=event.exitcode,
+            signal=event.signal,
+            logs=tuple(event.logs),
+            oom=event.oom,
+        )
+        if not run.start:
+            run.start = min(now.mono, max(run.due, engine.roster[event.slot].progress))
+            if engine.announcer.wants(events.RunStarted):
+                self._announce_start(run, event.pid)
+        self._settle(run, outcome, now.mono, None, error, told=said, pid=event.pid, max_rss=event.max_rss)
+
+    def _settle(
+        self,
+        run: Run,
+        outcome: Outcome,
+        finished: int,
+        body: Any,
+        error: BaseException | None,
+        *,
+        event: api.Ended | None = None,
+        told: RunError | None = None,
+        pid: int = 0,
+        max_rss: int = 0,
+    ) -> None:
+        """An attempt has ended: the one way into the timetable, the ledger and the Futures for all that executed."""
+        engine = self._engine
+        now = engine.now()
+        self._count_started(run)
+        attempt = run.attempt
+        line = engine.ledger.line(
+            run,
+            outcome,
+            now,
+            attempt=attempt,
+            finished=finished,
+            cpu_time=event.cpu_time if event is not None else 0,
+            max_rss=event.max_rss if event is not None else max_rss,
+            pid=pid,
+            error=told if told is not None else (body if outcome is Outcome.FAILED else None),
+            result_size=event.size if event is not None and outcome is Outcome.SUCCEEDED and body is not None else None,
+            held_by=held_by(run, len(engine.roster.slots)),
+        )
+        with engine.lock:
+            changes = engine.timetable.settle(run, outcome, finished, now, random.random())
+            if changes.retry_at is None:
+                engine.ledger.end(run, outcome, line)
+        if changes.retry_at is not None:
+            run.last = (outcome, line, body, error)
+            engine.dispatcher.announce(events.RunRetrying, line, max(0, changes.retry_at - now.mono) / SECOND)
+        else:
+            self._end(run, outcome, line, body, error)
+        self.note(changes, now)
+
+    def _end(self, run: Run, outcome: Outcome, line: Any, body: Any, error: BaseException | None) -> None:
+        """The run has reached its one end: tells everybody, and lets go of all that it held."""
+        engine = self._engine
+        futures = run.followers
+        if run.future is not None:
+            run.future._prevent = None
+            futures = [run.future, *futures]
+            run.future = None
+        run.followers = []
+        if futures:
+            engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        if run.row is None:
+            engine.gate.release()
+        run.payload = run.last = run.notes = None
+        engine.dispatcher.announce(events.RunEnded, line)
+
+    def _end_unstarted(self, run: Run, outcome: Outcome, now: Now, error: BaseException | None = None) -> None:
+        engine = self._engine
+        told = RunError(type(error).__name__, str(error)) if error is not None else None
+        run.start = 0
+        holders = held_by(run, len(engine.roster.slots))
+        line = engine.ledger.line(
+            run, outcome, now, attempt=run.attempt, finished=now.mono, error=told, held_by=holders
+        )
+        with engine.lock:
+            engine.ledger.end(run, outcome, line)
+        self._end(run, outcome, line, None, error)
+
+    # -- what an operation of the timetable has brought about -----------------------------------------------------
+
+    def note(self, changes: Changes, now: Now) -> None:
+        """Does for the outer rings what an operation of the timetable has brought about."""
+        engine = self._engine
+        for run in changes.skipped:
+            self._end_unstarted(run, Outcome.SKIPPED, now)
+        for run in changes.cancelled:
+            self._end_unstarted(run, Outcome.CANCELLED, now)
+        for run in changes.ended:
+            outcome, line, body, error = run.last
+            with engine.lock:
+                engine.ledger.end(run, outcome, line)
+            self._end(run, outcome, line, body, error)
+        for row, reason in changes.paused:
+            why = f"its schedule raised {reason!r}" if reason is not None else f"{row.failures} failures in a row"
+            engine.dispatcher.announce(events.JobPaused, row.id, row.generation, why)
+        for row in changes.finished:
+            self.job_over(row)
+            engine.dispatcher.announce(events.JobFinished, row.id, row.generation)
+        for run in changes.offered:
+            self.retract(run)
+
+    def job_over(self, row: JobRow) -> None:
+        """The job has ended: whoever waits for a further run of it is told."""
+        engine = self._engine
+        if row.notes is None:
+            return
+        with engine.lock:
+            waiters, row.notes.waiters = row.notes.waiters, []
+            series = row.notes.readers()
+        if waiters:
+            engine.delivery.put(Settlement(waiters, Outcome.CANCELLED, None, None, engine.pool.decode))
+        for reader in series:
+            engine.delivery.put(reader.end)  # behind the results that are still to come
+
+    def retract(self, run: Run) -> bool:
+        """Keeps a run that was handed over from starting; False: it has started, and is asked to stop."""
+        engine = self._engine
+        now = engine.now()
+        if run.place is Place.OFFERED:
+            slot = engine.roster[run.slot]
+            if run.ticket not in slot.runs:
+                return False
+            if not engine.pool.retract(slot.index, run.ticket):
+                return False
+            engine.roster.withdrawn(slot, [run.ticket])
+        elif run.place in (Place.EXECUTING, Place.DONE):
+            return False
+        with engine.lock:
+            changes = engine.timetable.drop(run, now)
+        self.note(changes, now)
+        return True
+
+    def fail_all(self, error: BaseException) -> None:
+        """The scheduler is ending itself: every run that was waited for gets this error."""
+        engine = self._engine
+        now = engine.now()
+        with engine.lock:
+            rows = list(engine.timetable.jobs.values())
+            runs = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
+            runs += engine.roster.holding()
+            for row in rows:
+                runs += row.live
+        for run in runs:
+            if run.place is Place.DONE:
+                continue
+            run.place = Place.DONE
+            if run.started:
+                line = engine.ledger.line(run, Outcome.ABORTED, now, attempt=run.attempt, finished=now.mono)
+                with engine.lock:
+                    engine.ledger.end(run, Outcome.ABORTED, line)
+                self._end(run, Outcome.ABORTED, line, None, error)
+            else:
+                self._end_unstarted(run, Outcome.CANCELLED, now, error)
+        for row in rows:
+            self.job_over(row)
+
+
+def held_by(run: Run, workers: int) -> str:
+    """Who had the workers while a run waited, in words; or that the job itself had."""
+    holders: dict[str, int] | str | None = run.notes
+    own = "max_instances" if run.was_held else ""
+    if not holders or isinstance(holders, str):
+        return holders or own
+    busy = sum(holders.values())
+    names = sorted(holders, key=lambda name: -holders[name])[:3]
+    text = ", ".join(f"{holders[name]} with {name}" for name in names)
+    told = f"{busy} of {workers} workers busy, {text}" + (", …" if len(holders) > 3 else "")
+    return f"{own}; {told}" if own else told

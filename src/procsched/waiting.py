@@ -1,0 +1,78 @@
+"""Waiting: threads that wait until something is so, and the loop that tells them. Callers' threads and the loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from procsched.engine import Engine
+
+__all__ = ["Waiting"]
+
+SLICE = 1.0
+"""Seconds between looks at whether the loop still lives."""
+
+
+class Waiting:
+    """Questions that are asked at the end of each turn, under the engine's lock, until the answer is yes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._questions: list[tuple[Callable[[], bool], threading.Event]] = []
+        """Appended to and taken out of by the loop alone."""
+
+    def until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """Until ``predicate`` holds at the end of a turn; whether it does. ``timeout`` in seconds.
+
+        Raises:
+            PoolUnusable, InternalError: The scheduler has ended itself.
+        """
+        engine = self._engine
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if engine.turns and not engine.stopping.ended.is_set():
+            answered = threading.Event()
+            engine.mailbox.post(lambda: self._questions.append((predicate, answered)))
+            try:
+                self._sleep(answered, predicate, deadline)
+            finally:
+                engine.mailbox.post(lambda: self._forget(answered))
+        if engine.failure is not None:
+            raise engine.failure
+        with engine.lock:
+            return predicate()
+
+    def _sleep(self, answered: threading.Event, predicate: Callable[[], bool], deadline: float | None) -> None:
+        engine = self._engine
+        while True:
+            rest = SLICE if deadline is None else min(SLICE, deadline - time.monotonic())
+            if answered.wait(max(0.0, rest)) or engine.stopping.ended.is_set() or rest <= 0:
+                return
+            if engine.delivery.is_current():  # the answer would come through the thread that waits for it
+                with engine.lock:
+                    if predicate():
+                        return
+
+    def tell(self) -> None:
+        """In the loop: those whose time has come."""
+        if not self._questions:
+            return
+        engine = self._engine
+        with engine.lock:
+            over = [question for question in self._questions if question[0]()]
+        if over:
+            self._questions = [question for question in self._questions if question not in over]
+            # Behind the results that are still to be delivered: whoever waits finds his Futures done.
+            for _predicate, answered in over:
+                engine.delivery.put(answered.set)
+
+    def release(self) -> None:
+        """The loop has ended: nobody will answer any more."""
+        for _predicate, answered in self._questions:
+            answered.set()
+
+    def _forget(self, answered: threading.Event) -> None:
+        self._questions = [question for question in self._questions if question[1] is not answered]
