@@ -298,7 +298,8 @@ class Shadow:
         return item.due, item.priority, item.order
 
     def timers(self, wall: bool) -> list[ShadowJob | ShadowRun]:
-        found: list[ShadowJob | ShadowRun] = [job for job in self.jobs if job.where == "timer" and job.plan.wall == wall]
+        found: list[ShadowJob | ShadowRun] = []
+        found += [job for job in self.jobs if job.where == "timer" and job.plan.wall == wall]
         found += [run for run in self.runs if run.where in ("timer", "backoff") and run.in_wall == wall]
         return sorted(found, key=lambda item: (item.due, item.priority, item.order))
 
@@ -700,20 +701,24 @@ class Shadow:
         run.where = "executing"
         run.started = True
 
+    def tries_again(self, job: ShadowJob, run: ShadowRun, outcome: Outcome) -> bool:
+        retry = job.options.retry
+        if retry is None or run.attempt >= retry.attempts or self.closed or not self.is_current(run):
+            return False
+        return outcome in (Outcome.FAILED, Outcome.TIMED_OUT) or (outcome is Outcome.CRASHED and retry.on_crash)
+
     def settle(self, run: ShadowRun, outcome: Outcome, finished: int) -> Effects:
         effects = Effects()
         job = run.job
         if job is None:
             self.gone(run, finished)
             return effects
-        retry = job.options.retry
-        if retry is not None and run.attempt < retry.attempts and not self.closed and self.is_current(run):
-            if outcome in (Outcome.FAILED, Outcome.TIMED_OUT) or (outcome is Outcome.CRASHED and retry.on_crash):
-                pause = SECOND * 2 ** (run.attempt - 1)
-                effects.retry_at = run.due = run.expected = max(finished, self.now[0]) + pause
-                run.attempt += 1
-                run.where, run.in_wall, run.order = "backoff", False, self.stamp()
-                return effects
+        if self.tries_again(job, run, outcome):
+            pause = SECOND * 2 ** (run.attempt - 1)
+            effects.retry_at = run.due = run.expected = max(finished, self.now[0]) + pause
+            run.attempt += 1
+            run.where, run.in_wall, run.order = "backoff", False, self.stamp()
+            return effects
         current = self.is_current(run)
         self.gone(run, finished)
         if current:
