@@ -40,10 +40,6 @@ _HINTS = {
     "Future": "Pass its result() instead.",
     **dict.fromkeys(("frame", "traceback"), "Pass a text made with the traceback module instead."),
 }
-_OUR_HINTS = {
-    "ProcessScheduler": "Return what is to be scheduled next, and schedule it here when the run has ended.",
-    "Job": "Pass its id.",
-}
 _DEFAULT_HINT = "Pass plain data from which the function can make it again, or give its class a __reduce__ method."
 _DEEP_HINT = "Flatten it, or send it as text or bytes."
 _HUGE_HINT = "Send less, or let the function read it from a file."
@@ -108,7 +104,8 @@ class _Search:
 
 
 def _error(where: str, value: Any, failure: Exception) -> NotShippable:
-    return NotShippable(f"{where} can't be sent to a worker process: {_reason(failure)} {_hint(value, failure)}")
+    text = f"{where} can't be sent to a worker process: {_reason(failure)} {_hint(value, failure)}"
+    return NotShippable(text.rstrip())
 
 
 _ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None)})
@@ -223,7 +220,8 @@ def _hint(value: Any, failure: Exception) -> str:
     if isinstance(failure, MemoryError):
         return _HUGE_HINT
     for kind in type(value).__mro__:
-        hints = _OUR_HINTS if str(kind.__module__).startswith("procsched.") else _HINTS
-        if kind.__qualname__ in hints:
-            return hints[kind.__qualname__]
+        if str(kind.__module__).startswith("procsched."):
+            return ""  # what of ours can't travel says by itself what to do instead
+        if kind.__qualname__ in _HINTS:
+            return _HINTS[kind.__qualname__]
     return _DEFAULT_HINT

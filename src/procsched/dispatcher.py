@@ -209,7 +209,9 @@ class Dispatcher:
             others_up = any(other.state is SlotState.UP for other in engine.roster)
             at = engine.budget.boot_failed(now.mono, others_up=others_up)
             if at == GIVE_UP:
-                raise PoolUnusable(f"no worker can be started. The last one: {self.boot_error}")
+                why = self.boot_error.rstrip()
+                last_line = why.rpartition("\n")[2]
+                raise PoolUnusable(f"no worker can be started: {last_line}" + (f"\n{why}" if why != last_line else ""))
         self._spawn_at[event.slot] = at
 
     def _obituary(self, event: api.Died, victim: Run | None, doomed: str | None, now: Now) -> tuple[Any, ...]:

@@ -41,7 +41,7 @@ def whole(value: object, what: str, *, least: int = 1, example: str = "4") -> in
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} must be a whole number such as {example}, not {value!r}")
     if value < least:
-        raise ValueError(f"{what} must be at least {least}, not {value!r}")
+        raise ValueError(f"{what} must be greater than {least - 1}, not {value!r}")
     return value
 
 

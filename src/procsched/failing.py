@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["clear", "describe", "pickled", "unsendable"]
+__all__ = ["clear", "describe", "pickled", "unfinished", "unsendable"]
 
 TEXT_LIMIT = 256 * 1024
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -32,10 +32,32 @@ def describe(error: BaseException) -> tuple[str, str, str, bytes | None]:
 
 
 def unsendable(value_type: str, reason: BaseException) -> tuple[str, str, str, bytes | None]:
-    """For a run whose value can't be pickled: the run failed, with the pickler's reason."""
+    """For a run whose value can't be pickled: the run failed, with the pickler's reason, of the reason's own type.
+
+    An error of a type that takes one text gets a text that says what went wrong; any other one goes as it is.
+    """
     message = f"the result cannot be sent: {value_type}: {_message(reason)}"
-    kind = type(reason) if type(reason) in (RecursionError, MemoryError, OSError, AttributeError) else TypeError
-    return _type_name(reason), message, _traceback(reason), dumps(kind(message), 5)
+    told = reason
+    if isinstance(reason, Exception) and type(reason).__module__ in ("builtins", "pickle", "_pickle"):
+        try:
+            told = type(reason)(message)
+        except Exception:  # UnicodeDecodeError and its like: five arguments
+            told = reason
+    try:
+        exception = pickled(told)
+    except BaseException:
+        exception = dumps(TypeError(message), 5)
+    return _type_name(reason), message, _traceback(reason), exception
+
+
+def unfinished(value: object) -> TypeError:
+    """For a run that only made a coroutine or a generator: nothing of it was executed, so it didn't succeed."""
+    kind = type(value).__name__.replace("_", " ")
+    hint = "asyncio.run() it inside the function" if kind == "coroutine" else "exhaust it inside the function"
+    close = getattr(value, "close", None)
+    if close is not None:
+        close()  # or it would warn, at some later time, that it was never awaited
+    return TypeError(f"the run returned a {kind}, which nobody executes: {hint}, and return what it gives")
 
 
 def pickled(value: object) -> bytes:

@@ -29,6 +29,7 @@ from procsched.wire import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, NoReturn
 
     from procsched.chatter import Chatter
@@ -114,6 +115,10 @@ class Runner:
                 value = call(*positional, **keywords)
             else:
                 value = call()
+            if type(value) in _UNFINISHED:
+                from procsched import failing
+
+                raise failing.unfinished(value)
         except BaseException as raised:
             error = raised
         finished = monotonic_ns()
@@ -189,6 +194,20 @@ class Runner:
         except OSError:
             return False
         return bool(everyone) or asked == ticket
+
+
+async def _coroutine() -> None: ...
+
+
+def _generator() -> Iterator[None]:
+    yield
+
+
+_made = _coroutine()
+_UNFINISHED = (type(_made), type(_generator()))
+"""Values that stand for work nobody has done. By example: `types` is one import more."""
+_made.close()
+del _made
 
 
 def _end_copy(error: BaseException | None) -> NoReturn:

@@ -138,7 +138,7 @@ class ProcessScheduler(Executor):
             raise TypeError("workers and max_workers are the same; give one of them")
         asked = workers if workers is not None else max_workers
         cores = _cores() if pool is None else 1
-        count = cores if asked is None else doorway.whole(asked, "workers")
+        count = cores if asked is None else doorway.whole(asked, "workers" if workers is not None else "max_workers")
         spares = doorway.whole(spare_workers, "spare_workers", least=0, example="1")
         tasks = None if max_tasks_per_child is None else doorway.whole(max_tasks_per_child, "max_tasks_per_child")
         memory = None

@@ -148,6 +148,16 @@ def test_what_ends_the_program_passes(error: BaseException) -> None:
     assert ship(work, (1,), {}).args
 
 
+def test_what_stays_here_of_ours_speaks_for_itself() -> None:
+    """A scheduler or a Job raises with a reason of its own, to which nothing is added."""
+    namespace: dict[str, Any] = {"__name__": "procsched.scheduler"}
+    exec("class Ours:\n    def __reduce__(self): raise TypeError('it stays here; pass its id')", namespace)
+    ours = namespace["Ours"]()
+    assert complaint(work, {"job": ours}) == (
+        "argument 1, key 'job' (of type Ours) can't be sent to a worker process: it stays here; pass its id."
+    )
+
+
 def test_a_subclass_of_a_thread_is_a_thread() -> None:
     """The search stops at what is known, instead of naming an inner part that the user has never heard of."""
 

@@ -104,6 +104,8 @@ class ProcessPool:
 
     def open(self, settings: PoolSettings, chatter: Callable[[Chatter], None]) -> None:
         """Start the helper threads; no worker yet."""
+        import procsched.homes  # noqa: F401  (notes, at its import, on which sys.path the workers will start)
+
         assert not self._opened, "a pool is opened once"
         self._settings = settings
         self._spares = Spares(settings.spares, self._start_spare, self._after)
