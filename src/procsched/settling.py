@@ -306,8 +306,10 @@ def held_by(run: Run, workers: int) -> str:
     """Who had the workers while a run waited, in words; or that the job itself had."""
     holders: dict[str, int] | str | None = run.notes
     own = "max_instances" if run.was_held else ""
-    if not holders or isinstance(holders, str):
-        return holders or own
+    if isinstance(holders, str):
+        return holders
+    if not holders:
+        return own
     busy = sum(holders.values())
     names = sorted(holders, key=lambda name: -holders[name])[:3]
     text = ", ".join(f"{holders[name]} with {name}" for name in names)
