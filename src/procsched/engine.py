@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
-from procsched.clock import follow as follow_clock, read
+from procsched.clock import follow as follow_clock
+from procsched.clock import read
 from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster

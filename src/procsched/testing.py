@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched import context
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeClock", "InlinePool", "ManualScheduler"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_RUNS = 100_000
 
@@ -53,7 +53,7 @@ class FakeClock:
     """
 
     def __init__(self, start: datetime | None = None) -> None:
-        moment = start if start is not None else datetime(2024, 1, 1, tzinfo=timezone.utc)
+        moment = start if start is not None else datetime(2024, 1, 1, tzinfo=UTC)
         if moment.tzinfo is None or moment.utcoffset() is None:
             raise ValueError(f"start must be an aware datetime, such as one with tzinfo=timezone.utc, not {moment!r}")
         self._wall = (moment - _EPOCH) // _MICROSECOND * 1000
