@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
@@ -25,7 +25,7 @@ __all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
 HISTORY = 100
 
 SECOND = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Line = tuple[Any, ...]
 """A RunRecord as atoms: (job id, number, generation, attempt, planned, started or 0, finished [wall ns], lateness,
