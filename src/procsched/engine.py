@@ -320,7 +320,7 @@ class Engine:
         prevented = self._follow_up(changes) or changes.prevented
         for run in row.live:
             if run.place in (Place.EXECUTING, Place.OFFERED):
-                self._post(lambda run=run: self.pool.ask_stop(run.slot, run.ticket))
+                self.mailbox.tell(partial(self.pool.ask_stop, run.slot, run.ticket))
         return prevented
 
     def pause(self, row: JobRow) -> None:
@@ -373,7 +373,7 @@ class Engine:
                 else:
                     row.notes.series.append(weakref.ref(series))
 
-    def find(self, id: str) -> JobRow:
+    def find(self, id: str) -> JobRow:  # noqa: A002
         self.check_usable()
         row = self.timetable.jobs.get(id)
         if row is None:
@@ -455,7 +455,7 @@ class Engine:
         self.mailbox.post(fn)
 
     def _follow_up(self, changes: Changes) -> bool:
-        """What an operation brought about, for the outer rings; runs in workers' hands are taken back before it returns."""
+        """What an operation brought about, for the outer rings; what workers hold is taken back before it returns."""
         prevented = False
         offered, changes.offered = changes.offered, []
         for run in offered:

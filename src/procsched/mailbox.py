@@ -61,6 +61,13 @@ class Mailbox:
             self._asleep = False
             self._wake()
 
+    def tell(self, fn: Callable[[], object]) -> None:
+        """As `post`, but who is the loop himself does it at once."""
+        if self.reader is None or threading.get_ident() == self.reader:
+            fn()
+        else:
+            self.post(fn)
+
     def nudge(self) -> None:
         """The timetable has changed: the loop should look at it before it sleeps."""
         self._nudged = True

@@ -252,6 +252,8 @@ class Offering:
                 return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker
+        if not self._held_by and run.was_held:
+            return None  # it waited for its own job
         return self._held_by or "no worker was up"
 
     def _watch_steps(self, now: Now) -> None:

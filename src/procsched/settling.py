@@ -303,15 +303,13 @@ class Settling:
 
 
 def held_by(run: Run, workers: int) -> str:
-    """Who had the workers while a run waited, in words; or that the job itself had."""
-    holders: dict[str, int] | str | None = run.notes
-    own = "max_instances" if run.was_held else ""
-    if isinstance(holders, str):
-        return holders
-    if not holders:
-        return own
-    busy = sum(holders.values())
-    names = sorted(holders, key=lambda name: -holders[name])[:3]
-    text = ", ".join(f"{holders[name]} with {name}" for name in names)
-    told = f"{busy} of {workers} workers busy, {text}" + (", …" if len(holders) > 3 else "")
-    return f"{own}; {told}" if own else told
+    """What kept a run, in words: its own job, and who had the workers."""
+    why: dict[str, int] | str | None = run.notes
+    words = ["max_instances"] if run.was_held else []
+    if isinstance(why, str):
+        words.append(why)
+    elif why:
+        names = sorted(why, key=lambda name: -why[name])[:3]
+        holders = ", ".join(f"{why[name]} with {name}" for name in names) + (", …" if len(why) > 3 else "")
+        words.append(f"{sum(why.values())} of {workers} workers busy, {holders}")
+    return "; ".join(words)

@@ -248,6 +248,9 @@ class InlinePool:
 
     # -- inside
 
+    def _should_stop(self, ticket: int) -> bool:
+        return ticket in self._stop or -1 in self._stop
+
     def _bury(self, slot: int, *, retired: bool) -> None:
         unclaimed = [order[0] for order in self._orders.pop(slot, ())]
         how = None if retired else "SIGKILL"
@@ -275,11 +278,7 @@ class InlinePool:
         self._events.append(Started(slot, ticket, started))
         job_id = function.job_id or f"{function.name}-{number}"
         outer = context._run
-        context.enter(
-            context.CurrentRun(
-                job_id, number, attempt, planned, timeout, 0, lambda own: own in self._stop or -1 in self._stop, None, ticket
-            )
-        )
+        context.enter(context.CurrentRun(job_id, number, attempt, planned, timeout, 0, self._should_stop, None, ticket))
         body: Any = None
         try:
             value = call()
