@@ -104,7 +104,7 @@ class ProcessScheduler(Executor):
             raise ValueError(f"on_full must be 'block' or 'raise', not {on_full!r}")
         if not isinstance(ready_order, ReadyOrder):
             raise TypeError(f"ready_order must be ReadyOrder.DUE or ReadyOrder.PRIORITY, not {ready_order!r}")
-        if not (isinstance(name, str) and name):  # type: ignore[redundant-expr]  # callers err
+        if not (isinstance(name, str) and name):
             raise TypeError(f"name must be a text such as 'procsched', not {name!r}")
         timeout = duration_ns(start_timeout, "start_timeout")
         environment = doorway.worker_environment(env, threads_per_worker, count, cores)
