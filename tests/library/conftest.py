@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import procsched
 from procsched import ProcessScheduler
 
 BOUND = 30.0  # seconds; what takes longer hangs
@@ -130,6 +131,7 @@ def program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             text=True,
             start_new_session=True,
             cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(procsched.__file__).parents[1])},
         )
         try:
             out, err = process.communicate(timeout=bound)  # to end of file: nobody may hold the pipes
