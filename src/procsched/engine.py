@@ -213,7 +213,8 @@ class Engine:
     def break_down(self, error: BaseException) -> None:
         """The loop can't go on: loudly, with everybody who waits released."""
         if isinstance(error, PoolUnusable):
-            _log.critical("scheduler %r: %s", self.name, error)
+            first_line = str(error).partition("\n")[0]  # the traceback that follows was logged with the first failure
+            _log.critical("scheduler %r: %s", self.name, first_line)
         else:
             _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
             wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
@@ -372,7 +373,7 @@ class Engine:
                 else:
                     row.notes.series.append(weakref.ref(series))
 
-    def find(self, id: str) -> JobRow:  # noqa: A002
+    def find(self, id: str) -> JobRow:
         self.check_usable()
         row = self.timetable.jobs.get(id)
         if row is None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
 from . import refetch

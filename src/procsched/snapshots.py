@@ -12,7 +12,7 @@ import types
 import weakref
 from typing import Any
 
-from cloudpickle import cloudpickle as _internals  # type: ignore[import-untyped]
+from cloudpickle import cloudpickle as _internals
 
 from .homes import Way, home_of
 from .pickling import is_named, is_wanted_by_value

@@ -134,8 +134,9 @@ class Staff:
             others_up = any(other.state is SlotState.UP for other in engine.roster)
             at = engine.budget.boot_failed(now.mono, others_up=others_up)
             if at == GIVE_UP:
-                reason = event.boot_error or doomed or "it ended before it was ready"
-                raise PoolUnusable(f"no worker can be started. The last one: {reason}")
+                why = (event.boot_error or doomed or "it ended before it was ready").rstrip()
+                last_line = why.rpartition("\n")[2]
+                raise PoolUnusable(f"no worker can be started: {last_line}" + (f"\n{why}" if why != last_line else ""))
         self._spawn_at[event.slot] = at
 
 

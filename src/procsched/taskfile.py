@@ -382,7 +382,9 @@ def _load_error(shown: str, error: BaseException) -> TaskFileError:
 
     if isinstance(error, TaskFileError):  # a task file that loads another one
         return error
-    if isinstance(error, SyntaxError):
+    if isinstance(error, ValueError) and not passed_through_user_code(error):  # bytes of 0, before Python 3.11.4
+        what = f"{shown} can't be parsed: {error}"
+    elif isinstance(error, SyntaxError):
         line = f" (line {error.lineno})" if error.lineno else ""
         sibling = error.filename is not None and os.path.basename(error.filename) != os.path.basename(shown)
         what = f"{shown} {f'imports {error.filename}, which ' if sibling else ''}can't be parsed: {error.msg}{line}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from procsched import taskfile
-from procsched.cli import loading, options
+from procsched.cli import loading, logs, options
 from procsched.cli.output import Paint, say
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import CommandFailed, Status
@@ -36,6 +36,7 @@ def check(tasks: str) -> Status:
     from procsched.cli.selection import Catalogue
     from procsched.scheduler import ProcessScheduler
 
+    logs.configure_for_one()
     paint = Paint(sys.stdout)
     with StopSignals():
         task_file = loading.load(tasks)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from procsched.core.model import _NO_RUNS, NOWHERE, JobState, Place, ReadyOrder, Run
 from procsched.core.queues import Queues
-from procsched.core.slots import base_time
 
 if TYPE_CHECKING:
-    from procsched.core.model import JobRow, Now
+    from procsched.core.model import JobRow
 
 __all__ = ["Hands"]
 
@@ -35,9 +34,9 @@ class Hands:
         row.live = [*row.live, run]
         self.live += 1
 
-    def _leave(self, row: JobRow, run: Run) -> None:
-        """The run is over: out of the row's lists, its hand free."""
-        self._uncount(row, run)
+    def _leave(self, row: JobRow, run: Run, at: int) -> None:
+        """The run is over since monotonic ``at``: out of the row's lists, its hand free."""
+        self._uncount(row, run, at)
         row.live = [other for other in row.live if other is not run] or _NO_RUNS
         if row.held:
             row.held = [other for other in row.held if other is not run] or _NO_RUNS
@@ -45,16 +44,23 @@ class Hands:
             row.extra = None
         self.live -= 1
 
-    def _count(self, row: JobRow, run: Run) -> None:
+    def _count(self, row: JobRow, run: Run, at: int) -> None:
         if not run.counted:
             run.counted = True
             row.hands += 1
+            if self._is_busy(row):
+                row.busy_since = at
         if row.extra is run:
             row.extra = None
 
-    def _uncount(self, row: JobRow, run: Run) -> None:
+    def _uncount(self, row: JobRow, run: Run, at: int) -> None:
         if not run.counted:
             return
+        if self._is_busy(row):
+            if run.started:
+                row.busy_until = at
+            else:  # nothing has executed
+                row.busy_since = None
         run.counted = False
         row.hands -= 1
         if self.jobs.get(row.id) is not row:
@@ -67,14 +73,19 @@ class Hands:
     def _is_full(self, row: JobRow) -> bool:
         return row.hands + self.ghosts.get(row.id, 0) >= row.options.max_instances
 
-    def _free_hand(self, id: str, now: Now) -> None:
+    def _is_busy(self, row: JobRow) -> bool:
+        """Whether the job itself takes up all of `max_instances`, without the runs of older generations."""
+        hands = row.hands
+        if hands >= row.options.max_instances:
+            hands = sum(run.counted and run.generation == row.generation for run in row.live)
+        return hands >= row.options.max_instances
+
+    def _free_hand(self, id: str) -> None:
         """What the living job of this id holds may try again, under its old keys."""
         row = self.jobs.get(id)
         if row is None or (row.place is not Place.HELD and not row.held) or self._is_full(row):
             return
         if row.place is Place.HELD:
-            if row.busy_until is not None:
-                row.busy_until = base_time(row.schedule, now)
             self.queues.push_ready(row)
         held, row.held = row.held, _NO_RUNS
         for run in held:
@@ -99,8 +110,10 @@ class Hands:
         assert not (row.planning and row.place is not NOWHERE), f"{row!r} has planned twice"
         assert row.hands == sum(run.counted for run in row.live), f"the hands of {row!r}"
         assert row.executing == sum(run.started for run in row.live), f"what of {row!r} executes"
-        if row.id not in self.ghosts:
-            assert row.hands <= row.options.max_instances, f"too many instances of {row!r}"
+        assert row.hands <= row.options.max_instances, f"too many instances of {row!r}"
+        assert self._is_full(row) or (row.place is not Place.HELD and not row.held), f"{row!r} is held by nobody"
+        slot_runs = sum(run.planned is not None and run.generation == row.generation for run in row.live)
+        assert slot_runs or not row.planning, f"nothing will plan the next slot of {row!r}"
         assert row.extra is None or row.extra in row.live, f"the extra run of {row!r}"
         for run in row.live:
             assert run.row is row and run.place not in (Place.POSTED, Place.DONE), f"{run!r} is over, and lives"

@@ -155,6 +155,7 @@ class JobRow:
 
     __slots__ = (
         "arrival",
+        "busy_since",
         "busy_until",
         "cost",
         "due",
@@ -223,8 +224,10 @@ class JobRow:
         self.epoch = 0
         """Of the calendar: which setting of the wall clock the slot was planned under."""
         self.resumed: int | None = None
-        self.busy_until: int | None = None
-        """Slots up to here came due while `max_instances` runs executed (schedule's timebase)."""
+        self.busy_since: int | None = None
+        """Monotonic instant at which its own runs last took up all of `max_instances`."""
+        self.busy_until = 0
+        """And at which a hand was free again."""
         self.was_held = False
         """The slot that is due waited for a hand of `max_instances`."""
         self.cost = ALONE

@@ -39,7 +39,7 @@ class Queues:
         self._wall = DueHeap(self._is_live)
         self._ready = DueHeap(self._is_live)
         self._seq = 0
-        self._offset: int | None = None
+        self._latest_wall: int | None = None
 
     def _is_live(self, entry: Entry) -> bool:
         item = entry[3]
@@ -106,12 +106,11 @@ class Queues:
         self.push_ready(item)
 
     def wall_was_set_back(self, now: Now) -> bool:
-        """Whether the wall clock went back so far, since the last look, that the calendar must be planned anew."""
-        offset = now.wall - now.mono
-        if self._offset is None or offset > self._offset:
-            self._offset = offset
-        elif offset < self._offset - SMALL_STEP:
-            self._offset = offset
+        """Whether the wall clock is so far behind the latest time seen that the calendar must be planned anew."""
+        if self._latest_wall is None or now.wall > self._latest_wall:
+            self._latest_wall = now.wall
+        elif now.wall < self._latest_wall - SMALL_STEP:
+            self._latest_wall = now.wall
             return True
         return False
 

@@ -59,5 +59,7 @@ class RestartBudget:
             return GIVE_UP
         if now >= self._retry_at:  # several slots that fail together are one failure
             self._retry_at = now + self._pause
+            if not self._ever_up:  # nor does boot after boot fail so quickly that the last pause is a long one
+                self._retry_at = min(self._retry_at, max(now, self._failing_since + _NEVER_UP))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         return self._retry_at

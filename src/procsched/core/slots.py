@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from procsched.core.model import Now
     from procsched.core.schedules import Schedule
 
-__all__ = ["ScheduleFailed", "base_time", "first_slot", "following_slot", "latest_slot", "slot_after_pause", "to_mono", "to_wall"]
+__all__ = [
+    "ScheduleFailed",
+    "base_time",
+    "first_slot",
+    "following_slot",
+    "latest_slot",
+    "slot_after_pause",
+    "to_mono",
+    "to_wall",
+]
 
 _MOST_QUESTIONS = 1000
 """How often a user's schedule is asked for a slot in the future before its answer is taken as it is."""

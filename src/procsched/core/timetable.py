@@ -46,6 +46,8 @@ from procsched.core.slots import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from procsched.core.model import JobRow, Now
     from procsched.core.schedules import Schedule
 
@@ -115,7 +117,7 @@ class Timetable(Hands):
         row.generation = self._next_generation()
         old = self.jobs.get(row.id)
         if old is not None:
-            self._clear(old, changes)
+            self._clear(old, now, changes)
         if first is None:
             row.state = JobState.FINISHED
             changes.finished.append(row)
@@ -131,19 +133,24 @@ class Timetable(Hands):
         """A new generation in place: what waits of the old one dies, what executes finishes."""
         first = first_slot(schedule, now)
         changes = Changes()
-        extra = row.extra
-        self._clear(row, changes, keep=extra)
+        extras = [run for run in row.live if run.planned is None and not run.started]
+        self._clear(row, now, changes, keep=extras)
         row.generation = self._next_generation()
-        if extra is not None:
+        for extra in extras:  # beside the schedule: they stay
             extra.generation = row.generation
         row.schedule = schedule
         row.made = row.failures = 0
         row.planning = False
-        row.resumed = row.busy_until = None
-        if row.state is JobState.PAUSED:
-            row.planned = first if first is not None else 0
-        elif first is not None:
+        row.resumed = row.busy_since = None
+        if first is None:  # nothing is left that could be paused
+            row.state = JobState.SCHEDULED
+            self.paused.discard(row)
+        elif row.state is JobState.PAUSED:
+            row.planned = first
+            row.epoch = self._epoch
+        else:
             self._push_slot(row, first, draw)
+        self._free_hand(row.id)
         self._finish_if_over(row, changes)
         return changes
 
@@ -176,14 +183,7 @@ class Timetable(Hands):
         self.paused.discard(row)
         row.state = JobState.SCHEDULED
         if not row.planning:  # otherwise a run of the schedule is under way, and its end plans the next slot
-            try:
-                slot = None if self._is_spent(row) else slot_after_pause(row.schedule, row.planned, row.resumed, now)
-            except ScheduleFailed as failure:
-                self._pause(row, now, changes, failure.reason)
-                return changes
-            if slot is not None:
-                self._push_slot(row, slot, draw)
-            self._finish_if_over(row, changes)
+            self._go_on(row, now, changes, draw)
         return changes
 
     def run_now(self, row: JobRow, now: Now) -> Run:
@@ -231,14 +231,18 @@ class Timetable(Hands):
         runs, queues, spent = changes.runs, self.queues, 0
         while len(runs) < limit and len(changes.skipped) < _MOST_SKIPPED:
             item = queues.head()
-            if item is None or (runs and spent + item.cost > budget):
+            if item is None:
+                break
+            if self._hold(item):
+                continue
+            if runs and spent + item.cost > budget:
                 break
             queues.pop_ready()
             run: Run | None
             if isinstance(item, Run):
                 run = item
                 if run.row is not None:
-                    run = self._take_again(run.row, run, now, changes)
+                    run = self._take_again(run.row, run, now, changes, draw)
             else:
                 run = self._take_slot(item, now, changes, draw)
             if run is not None:
@@ -265,11 +269,11 @@ class Timetable(Hands):
         if isinstance(item, Run):
             run = item
             if run.row is not None:
-                self._count(run.row, run)
+                self._count(run.row, run, now.mono)
         else:
             item.place = NOWHERE
             run = self._new_run(item, item.planned, due, now)
-            self._count(item, run)
+            self._count(item, run, now.mono)
             self._plan_at_hand_over(item, run, now, changes, draw)
         run.expected = due
         run.place = Place.OFFERED
@@ -284,7 +288,7 @@ class Timetable(Hands):
             if paused or not self._is_current(run):
                 return self.drop(run, now)
             if not run.started:
-                self._uncount(row, run)
+                self._uncount(row, run, now.mono)
                 if run.planned is None and row.extra is None:
                     row.extra = run
         if run.due > now.mono:
@@ -292,7 +296,7 @@ class Timetable(Hands):
         else:
             self.queues.push_ready(run)
         if row is not None:
-            self._free_hand(row.id, now)
+            self._free_hand(row.id)
         return Changes()
 
     def started(self, run: Run) -> None:
@@ -304,7 +308,7 @@ class Timetable(Hands):
                 run.row.executing += 1
 
     def settle(self, run: Run, outcome: Outcome, finished: int, now: Now, draw: float = 0.0) -> Changes:
-        """An attempt that ended at monotonic ``finished``: plans the next one, or ends the run and plans the next slot."""
+        """An attempt ended at monotonic ``finished``: plans the next one, or ends the run and plans the next slot."""
         changes = Changes()
         row = run.row
         if row is None:
@@ -339,14 +343,18 @@ class Timetable(Hands):
         if run.started:
             row.executing -= 1
             changes.ended.append(run)
-        elif current and run.planned is not None and row.state is JobState.PAUSED:
-            row.planning = False
+        elif current and run.planned is not None:  # its job was paused, and perhaps resumed since
             row.made -= 1
             row.number -= run.number == row.number
         else:
             changes.cancelled.append(run)
-        self._leave(row, run)
-        self._free_hand(row.id, now)
+        self._leave(row, run, now.mono)
+        self._free_hand(row.id)
+        if current and row.planning and run.planned is not None:
+            row.planning = False
+            if row.state is JobState.SCHEDULED:
+                self._go_on(row, now, changes, 0.0)
+        self._finish_if_over(row, changes)
         return changes
 
     def close(self, now: Now, *, cancel_calls: bool) -> Changes:
@@ -391,7 +399,6 @@ class Timetable(Hands):
     def _push_slot(self, row: JobRow, slot: int, draw: float) -> None:
         row.planned = slot
         row.epoch = self._epoch
-        row.busy_until = None
         row.was_held = False
         due = slot
         if row.schedule.jitter:
@@ -409,15 +416,21 @@ class Timetable(Hands):
             self.queues.forget(row)
             self._push_slot(row, slot, 0.0)
 
+    def _hold(self, item: JobRow | Run) -> bool:
+        """The first of the ready lacks a hand of its job's: it steps aside until there is one."""
+        row = item.row if isinstance(item, Run) else item
+        if row is None or not self._is_full(row) or (isinstance(item, Run) and item.counted):
+            return False
+        self.queues.pop_ready()
+        item.place = Place.HELD
+        item.was_held = True
+        if isinstance(item, Run):
+            row.held = [*row.held, item]
+        return True
+
     def _take_slot(self, row: JobRow, now: Now, changes: Changes, draw: float) -> Run | None:
         """Makes the run of a due slot, as the missed-run policy and the grace time say; None if there is none."""
         base = base_time(row.schedule, now)
-        if self._is_full(row):
-            row.place = Place.HELD
-            row.was_held = True
-            # Held by its own executions: what comes due meanwhile is missed. By a ghost of an older generation: late.
-            row.busy_until = base if row.hands >= row.options.max_instances else None
-            return None
         row.place = NOWHERE
         try:
             planned, dropped = row.planned, 0
@@ -425,9 +438,9 @@ class Timetable(Hands):
                 planned, dropped = latest_slot(row.schedule, planned, base, now)
             expected = row.due if planned == row.planned else to_mono(row.schedule, planned, now)
             late = now.mono - expected
-            if row.schedule.missed is Missed.SKIP and self._is_passed_over(row, planned, late):
+            if row.schedule.missed is Missed.SKIP and self._is_passed_over(row, planned, expected, late):
                 self._miss(row, dropped + 1)
-                self._plan(row, following_slot(row.schedule, planned, base, now), changes, draw)
+                self._plan_following(row, planned, base, now, changes, draw)
                 return None
         except ScheduleFailed as failure:
             self._pause(row, now, changes, failure.reason)
@@ -436,34 +449,42 @@ class Timetable(Hands):
         run = self._new_run(row, planned, expected, now)
         grace = row.options.misfire_grace
         if grace is not None and late > grace:
-            row.made -= 1
-            row.planning = False
-            run.place = Place.DONE
-            self._leave(row, run)
-            changes.skipped.append(run)
-            self._plan_following(row, planned, base, now, changes, draw)
+            self._skip(row, run, now, changes, draw)
             return None
-        self._count(row, run)
+        self._count(row, run, now.mono)
         self._plan_at_hand_over(row, run, now, changes, draw)
         return run
 
-    def _take_again(self, row: JobRow, run: Run, now: Now, changes: Changes) -> Run | None:
+    def _take_again(self, row: JobRow, run: Run, now: Now, changes: Changes, draw: float) -> Run | None:
         """A run that has been a run before: an extra one, one that came back from a worker, or a further attempt."""
-        if not run.counted and self._is_full(row):
-            run.place = Place.HELD
-            run.was_held = True
-            row.held = [*row.held, run]
-            return None
-        grace = row.options.misfire_grace
-        if grace is not None and run.planned is not None and not run.started and now.mono - run.expected > grace:
-            self._end_unstarted(row, run, now, changes)
-            return None
-        self._count(row, run)
+        if run.planned is not None and not run.started:
+            if row.planning and row.schedule.missed is not Missed.CATCH_UP:
+                self._aim_again(row, run, run.planned, now)
+            late = now.mono - run.expected
+            grace = row.options.misfire_grace
+            skipping = row.schedule.missed is Missed.SKIP
+            passed_over = skipping and self._is_passed_over(row, run.planned, run.expected, late)
+            if passed_over or (grace is not None and late > grace):
+                self._skip(row, run, now, changes, draw)
+                return None
+        self._count(row, run, now.mono)
         return run
 
-    def _is_passed_over(self, row: JobRow, slot: int, late: int) -> bool:
+    def _aim_again(self, row: JobRow, run: Run, planned: int, now: Now) -> None:
+        """Several slots may be due by now: a run that never started is for the latest of them."""
+        try:
+            latest, dropped = latest_slot(row.schedule, planned, base_time(row.schedule, now), now)
+        except ScheduleFailed:
+            return  # it is for the slot that it was made for; the failure shows when the next one is planned
+        if latest != planned:
+            run.planned = row.planned = latest
+            run.planned_wall = to_wall(row.schedule, latest, now)
+            run.expected = to_mono(row.schedule, latest, now)
+            self._miss(row, dropped)
+
+    def _is_passed_over(self, row: JobRow, slot: int, due: int, late: int) -> bool:
         """`Missed.SKIP`: whether this slot came due during an execution, or comes too late."""
-        if row.busy_until is not None and slot <= row.busy_until:
+        if row.busy_since is not None and row.busy_since <= due <= row.busy_until:
             return True
         grace = row.options.misfire_grace
         if grace is None:
@@ -521,6 +542,21 @@ class Timetable(Hands):
         row.resumed = None
         self._plan(row, slot, changes, draw)
 
+    def _go_on(self, row: JobRow, now: Now, changes: Changes, draw: float) -> None:
+        """After a pause: the next future slot."""
+        at = row.resumed if row.resumed is not None else base_time(row.schedule, now)
+        try:
+            if self._is_spent(row):
+                slot = None
+            elif row.schedule.timebase is Timebase.WALL and row.epoch != self._epoch:
+                slot = first_slot(row.schedule, now)
+            else:
+                slot = slot_after_pause(row.schedule, row.planned, at, now)
+        except ScheduleFailed as failure:
+            self._pause(row, now, changes, failure.reason)
+            return
+        self._plan(row, slot, changes, draw)
+
     def _plan(self, row: JobRow, slot: int | None, changes: Changes, draw: float) -> None:
         if slot is not None and not self._is_spent(row):
             self._push_slot(row, slot, draw)
@@ -566,17 +602,17 @@ class Timetable(Hands):
             # A due slot is a run that somebody may be waiting for: it leaves a record.
             run = self._new_run(row, row.planned, row.due, now)
             run.place = Place.DONE
-            self._leave(row, run)
+            self._leave(row, run, now.mono)
             changes.cancelled.append(run)
-        self._clear(row, changes)
+        self._clear(row, now, changes)
         del self.jobs[row.id]
         self._bury(row)
 
-    def _clear(self, row: JobRow, changes: Changes, keep: Run | None = None) -> None:
+    def _clear(self, row: JobRow, now: Now, changes: Changes, keep: Sequence[Run] = ()) -> None:
         """Everything of the job that waits is stale from now on."""
         self.queues.disowned(row)
         for run in list(row.live):
-            if run is keep:
+            if run in keep:
                 continue
             if run.place is Place.OFFERED:
                 changes.offered.append(run)
@@ -588,12 +624,12 @@ class Timetable(Hands):
                 else:
                     changes.cancelled.append(run)
                 run.place = Place.DONE
-                self._leave(row, run)
+                self._leave(row, run, now.mono)
             elif run.place is Place.BACKOFF:
                 self.queues.forget(run)
                 run.place = Place.DONE
                 row.executing -= 1
-                self._leave(row, run)
+                self._leave(row, run, now.mono)
                 changes.ended.append(run)
 
     def _bury(self, row: JobRow) -> None:
@@ -632,7 +668,7 @@ class Timetable(Hands):
         run.place = Place.DONE
         row.executing -= run.started
         current = self._is_current(run)
-        self._leave(row, run)
+        self._leave(row, run, finished)
         if current:
             row.failures = row.failures + 1 if outcome in _FAILURES else 0
             limit = row.options.pause_after_failures
@@ -643,15 +679,15 @@ class Timetable(Hands):
                 wall = row.schedule.timebase is Timebase.WALL
                 base = now.wall - (now.mono - finished) if wall else finished
                 self._plan_following(row, run.planned, base, now, changes, draw)
-        self._free_hand(row.id, now)
+        self._free_hand(row.id)
         self._finish_if_over(row, changes)
 
-    def _end_unstarted(self, row: JobRow, run: Run, now: Now, changes: Changes) -> None:
-        """A run that came back from a worker, and is too late now."""
+    def _skip(self, row: JobRow, run: Run, now: Now, changes: Changes, draw: float) -> None:
+        """It comes too late, and never starts."""
         assert run.planned is not None
         run.place = Place.DONE
-        self._leave(row, run)
+        self._leave(row, run, now.mono)
         row.made -= 1
         changes.skipped.append(run)
-        if row.planning:
-            self._plan_following(row, run.planned, base_time(row.schedule, now), now, changes, 0.0)
+        if row.place is NOWHERE:
+            self._plan_following(row, row.planned, base_time(row.schedule, now), now, changes, draw)
