@@ -373,7 +373,7 @@ class Engine:
                 else:
                     row.notes.series.append(weakref.ref(series))
 
-    def find(self, id: str) -> JobRow:  # noqa: A002
+    def find(self, id: str) -> JobRow:
         self.check_usable()
         row = self.timetable.jobs.get(id)
         if row is None:
