@@ -13,7 +13,8 @@ import procsched
 
 SOURCE = Path(procsched.__file__).parent
 PURE = {
-    "abc", "bisect", "calendar", "collections", "collections.abc", "contextlib", "copy", "cronsim", "dataclasses", "datetime",
+    "abc", "bisect", "calendar", "collections", "collections.abc",
+    "contextlib", "copy", "cronsim", "dataclasses", "datetime",
     "decimal", "difflib",
     "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "typing", "zoneinfo",
     "concurrent.futures",
@@ -81,7 +82,7 @@ def test_a_worker_loads_nothing_of_the_parent(name: str) -> None:
 @pytest.mark.parametrize("name", [*inside("procsched.pool"), *inside("procsched.shipping")])
 def test_the_inner_rings_know_nothing_of_the_loop(name: str) -> None:
     """Neither the pool nor the shipping side imports dispatcher, engine or the public face."""
-    outer = ("procsched.dispatcher", "procsched.engine", "procsched.scheduler", "procsched.offering", "procsched.observe")
+    outer = tuple(f"procsched.{ring}" for ring in ("dispatcher", "engine", "scheduler", "offering", "observe"))
     assert not [used for used in imports(name) if used.startswith(outer)]
 
 
