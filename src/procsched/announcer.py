@@ -50,7 +50,7 @@ class Announcer:
         if not callable(callback):
             raise TypeError(f"subscribe() needs a function that takes an event, not {callback!r}")
         for kind in types:
-            if not (isinstance(kind, type) and issubclass(kind, Event)):  # callers err
+            if not (isinstance(kind, type) and issubclass(kind, Event)):
                 raise TypeError(f"subscribe() takes event classes such as RunEnded after the callback, not {kind!r}")
         entry = (callback, tuple(types) or (Event,))
         with self._lock:

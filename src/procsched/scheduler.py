@@ -104,7 +104,7 @@ class ProcessScheduler(Executor):
             raise ValueError(f"on_full must be 'block' or 'raise', not {on_full!r}")
         if not isinstance(ready_order, ReadyOrder):
             raise TypeError(f"ready_order must be ReadyOrder.DUE or ReadyOrder.PRIORITY, not {ready_order!r}")
-        if not (isinstance(name, str) and name):  # callers err
+        if not (isinstance(name, str) and name):
             raise TypeError(f"name must be a text such as 'procsched', not {name!r}")
         timeout = duration_ns(start_timeout, "start_timeout")
         environment = doorway.worker_environment(env, threads_per_worker, count, cores)
@@ -205,7 +205,7 @@ class ProcessScheduler(Executor):
         *,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        id: str | None = None,  # its name everywhere
+        id: str | None = None,  # noqa: A002  # its name everywhere
         replace_existing: bool = False,
         tags: Iterable[str] = (),
         priority: int = Priority.MEDIUM,
@@ -259,9 +259,9 @@ class ProcessScheduler(Executor):
         engine.add(row, replace=bool(replace_existing))
         return Job(engine, row)
 
-    def _id_for(self, fn: object, id: object) -> str:
+    def _id_for(self, fn: object, id: object) -> str:  # noqa: A002
         if id is None:
-            from procsched.callables import short_name
+            from procsched.shipping.callables import short_name
 
             name, engine = short_name(fn), self._engine
             while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:
@@ -303,25 +303,25 @@ class ProcessScheduler(Executor):
             rows = list(self._engine.timetable.jobs.values())
         return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
 
-    def get_job(self, id: str) -> Job:
+    def get_job(self, id: str) -> Job:  # noqa: A002
         """The job with this id; `JobLookupError` if there is none."""
         return Job(self._engine, self._engine.find(id))
 
     __getitem__ = get_job
 
-    def cancel(self, id: str) -> bool:
+    def cancel(self, id: str) -> bool:  # noqa: A002
         """End a job, as `Job.cancel` does; `JobLookupError` if there is none."""
         return self.get_job(id).cancel()
 
-    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:
+    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
         """Pause one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.pause, JobState.SCHEDULED)
 
-    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:
+    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
         """Resume one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.resume, JobState.PAUSED)
 
-    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:
+    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:  # noqa: A002
         if id is not None:
             if tag is not None:
                 raise TypeError("give an id or a tag, not both")

@@ -13,7 +13,7 @@ from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
 from procsched.delivery import Settlement
 from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
-from procsched.ledger import instant, job_id_of
+from procsched.ledger import LargeError, instant, job_id_of
 from procsched.records import RunError
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class Settling:
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
         self._settle(run, outcome, event.finished, event.body, None, event=event, pid=slot.pid)
         slot.heavy = event.over_memory
+        if slot.heavy:
+            engine.staff.weighed(slot)
 
     def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:
         """The run was executing when its worker died."""
@@ -162,7 +164,7 @@ class Settling:
         error: BaseException | None,
         *,
         event: api.Ended | None = None,
-        told: RunError | None = None,
+        told: object = None,
         pid: int = 0,
         max_rss: int = 0,
     ) -> None:
@@ -171,6 +173,8 @@ class Settling:
         now = engine.now()
         self._count_started(run)
         attempt = run.attempt
+        if outcome is Outcome.FAILED:
+            told = self._kept(body)
         line = engine.ledger.line(
             run,
             outcome,
@@ -180,7 +184,7 @@ class Settling:
             cpu_time=event.cpu_time if event is not None else 0,
             max_rss=event.max_rss if event is not None else max_rss,
             pid=pid,
-            error=told if told is not None else (body if outcome is Outcome.FAILED else None),
+            error=told,
             result_size=event.size if event is not None and outcome is Outcome.SUCCEEDED and body is not None else None,
             held_by=held_by(run, len(engine.roster.slots)),
         )
@@ -194,6 +198,14 @@ class Settling:
         else:
             self._end(run, outcome, line, body, error)
         self.note(changes, now)
+
+    def _kept(self, body: Any) -> object:
+        """What the history keeps of a failed run's report: a small one as it came."""
+        if isinstance(body, bytes):
+            return body
+        large = LargeError(body)
+        self._engine.delivery.put(large.read)
+        return large
 
     def _end(self, run: Run, outcome: Outcome, line: Any, body: Any, error: BaseException | None) -> None:
         """The run has reached its one end: tells everybody, and lets go of all that it held."""
@@ -270,7 +282,9 @@ class Settling:
             if not engine.pool.retract(slot.index, run.ticket):
                 return False
             engine.roster.withdrawn(slot, [run.ticket])
-        elif run.place in (Place.EXECUTING, Place.DONE):
+        elif run.place is Place.DONE:
+            return not run.started  # taken back meanwhile, and dropped: it never starts
+        elif run.place is Place.EXECUTING:
             return False
         with engine.lock:
             changes = engine.timetable.drop(run, now)

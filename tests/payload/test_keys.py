@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from procsched import payload as module
-from procsched.payload import ship
+from procsched.shipping import payload as module
+from procsched.shipping.payload import ship
 
 
 def named(x: int = 0) -> int:

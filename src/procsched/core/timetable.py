@@ -211,10 +211,6 @@ class Timetable(Hands):
             run.planned = when
             self.queues.push_timer(run, timebase, when)
 
-    def withdraw(self, run: Run, now: Now) -> bool:
-        """A call or an extra run that waits will never start; False when it doesn't wait here."""
-        return run.place in _WAITING and self.drop(run, now).prevented
-
     # -- runs: the loop -------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:

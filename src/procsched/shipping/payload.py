@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from . import wire
-from .callables import refuse_what_never_runs, short_name
-from .homes import Home, Way, home_of
-from .spool import Spooled
-from .wire import Function
+from procsched import wire
+from procsched.shipping.callables import refuse_what_never_runs, short_name
+from procsched.shipping.homes import Home, Way, home_of
+from procsched.spool import Spooled
+from procsched.wire import Function
 
 _PROTOCOL = 5
 _MAX_KNOWN = 4096
@@ -73,7 +73,7 @@ def ship_function(fn: Callable[..., object], *, job_id: str = "") -> Function:
 def _by_value(fn: Callable[..., object], known: _Known | None, job_id: str) -> Function:
     snapshot = None
     if type(fn) is types.FunctionType:
-        from .snapshots import snapshot as take
+        from procsched.shipping.snapshots import snapshot as take
 
         snapshot = take(fn)  # first: what another thread changes meanwhile must make it stale
     body = _encode(fn, lambda error: _blame().function_not_shippable(fn, error))
@@ -238,12 +238,12 @@ def _encode(obj: object, blame: Callable[[Exception], Exception]) -> bytes | Spo
 
 # Imported at first need: cloudpickle takes longer to import than all of procsched.
 def _pickling() -> Any:
-    from . import pickling
+    from procsched.shipping import pickling
 
     return pickling
 
 
 def _blame() -> Any:
-    from . import blame
+    from procsched.shipping import blame
 
     return blame
