@@ -9,8 +9,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from shadow import HOUR, RETRIES, SECOND, Effects, Plan, Shadow, ShadowJob, ShadowRun
 
 from procsched.core.model import ALONE, JobOptions, JobRow, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase

@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -31,8 +31,9 @@ def scheduler() -> Iterator[ProcessScheduler]:
     before = threading.active_count()
     made = ProcessScheduler(workers=1)
     yield made
-    assert made.get_jobs() == [] and threading.active_count() == before
+    jobs, threads = made.get_jobs(), threading.active_count()
     made.shutdown()
+    assert jobs == [] and threads == before
 
 
 @pytest.mark.parametrize("when", [5, 0.5, timedelta(1), "5s"])
@@ -51,7 +52,7 @@ def test_what_is_no_schedule_at_all(scheduler: ProcessScheduler, when: Any) -> N
 
 def test_naive_datetimes(scheduler: ProcessScheduler) -> None:
     """Refused everywhere."""
-    naive = datetime(2030, 1, 1)  # noqa: DTZ001
+    naive = datetime(2030, 1, 1)
     for call in (
         lambda: scheduler.schedule(int, naive),
         lambda: At(naive),
@@ -246,7 +247,7 @@ def test_what_cant_be_shipped_names_the_argument(scheduler: ProcessScheduler) ->
     with pytest.raises(TypeError):
         scheduler.submit_after(5, print, lock)
     with pytest.raises(NotShippable):
-        scheduler.map(print, [1, lock])
+        scheduler.map(print, [lock, 1])
 
 
 def test_a_scheduler_is_no_argument(scheduler: ProcessScheduler) -> None:
@@ -273,6 +274,6 @@ def test_a_job_is_no_argument() -> None:
 def test_datetimes_stand_for_at() -> None:
     """`when` may be an aware datetime."""
     with ProcessScheduler(workers=1) as scheduler:
-        when = datetime.now(timezone.utc) + timedelta(hours=1)
+        when = datetime.now(UTC) + timedelta(hours=1)
         job = scheduler.schedule(int, when)
         assert job.next_run_time == when
