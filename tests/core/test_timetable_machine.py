@@ -105,8 +105,8 @@ class TimetableMachine(RuleBasedStateMachine):
         self.calls = 0
         self.closed = False
         self.failed = False
-        for id, (plan, chosen) in zip("abc", jobs, strict=False):
-            self.add_or_replace(id, plan, chosen)
+        for name, (plan, chosen) in zip("abc", jobs, strict=False):
+            self.add_or_replace(name, plan, chosen)
 
     @property
     def now(self) -> Now:
@@ -168,7 +168,7 @@ class TimetableMachine(RuleBasedStateMachine):
         table, shadow = self.timetable, self.shadow
         assert table.calls == sum(run.job is None for run in shadow.runs)
         assert table.live == sum(run.job is not None for run in shadow.runs)
-        for job, row in self.rows:
+        for _job, row in self.rows:
             known = {id(run) for run in self.runs.values()}
             fresh = [run for run in row.live if id(run) not in known]
             assert not fresh, "a run that the shadow doesn't know"

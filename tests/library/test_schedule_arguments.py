@@ -64,7 +64,9 @@ def test_naive_datetimes(scheduler: ProcessScheduler) -> None:
             call()
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, "0s", "-1s", "", "5 parsecs", timedelta(0), timedelta(-1)])
+@pytest.mark.parametrize(
+    "value", [0, -1, math.nan, math.inf, "0s", "-1s", "", "5 parsecs", timedelta(0), timedelta(-1)]
+)
 def test_senseless_periods(value: Any) -> None:
     """Zero, negative, not finite, unreadable: ValueError."""
     for kind in (FixedRate, FixedDelay):
@@ -215,11 +217,17 @@ class AsyncCallable:
 
 
 @pytest.mark.parametrize(
-    "fn", [coroutine, generator, async_generator, AsyncCallable(), functools.partial(coroutine), functools.partial(generator)]
+    "fn",
+    [coroutine, generator, async_generator, AsyncCallable(), *map(functools.partial, (coroutine, generator))],
 )
 def test_what_would_never_run(scheduler: ProcessScheduler, fn: Any) -> None:
     """Coroutine and generator functions, wrapped or not, are refused by schedule and submit."""
-    for call in (lambda: scheduler.schedule(fn, After(1)), lambda: scheduler.submit(fn), lambda: scheduler.submit_after(1, fn)):
+    calls = (
+        lambda: scheduler.schedule(fn, After(1)),
+        lambda: scheduler.submit(fn),
+        lambda: scheduler.submit_after(1, fn),
+    )
+    for call in calls:
         with pytest.raises(TypeError, match=r"async|coroutine|generator"):
             call()
 
