@@ -205,7 +205,7 @@ class ProcessScheduler(Executor):
         *,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        id: str | None = None,  # noqa: A002  # its name everywhere
+        id: str | None = None,  # its name everywhere
         replace_existing: bool = False,
         tags: Iterable[str] = (),
         priority: int = Priority.MEDIUM,
@@ -259,7 +259,7 @@ class ProcessScheduler(Executor):
         engine.add(row, replace=bool(replace_existing))
         return Job(engine, row)
 
-    def _id_for(self, fn: object, id: object) -> str:  # noqa: A002
+    def _id_for(self, fn: object, id: object) -> str:
         if id is None:
             from procsched.shipping.callables import short_name
 
@@ -303,25 +303,25 @@ class ProcessScheduler(Executor):
             rows = list(self._engine.timetable.jobs.values())
         return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
 
-    def get_job(self, id: str) -> Job:  # noqa: A002
+    def get_job(self, id: str) -> Job:
         """The job with this id; `JobLookupError` if there is none."""
         return Job(self._engine, self._engine.find(id))
 
     __getitem__ = get_job
 
-    def cancel(self, id: str) -> bool:  # noqa: A002
+    def cancel(self, id: str) -> bool:
         """End a job, as `Job.cancel` does; `JobLookupError` if there is none."""
         return self.get_job(id).cancel()
 
-    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
+    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:
         """Pause one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.pause, JobState.SCHEDULED)
 
-    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
+    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:
         """Resume one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.resume, JobState.PAUSED)
 
-    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:  # noqa: A002
+    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:
         if id is not None:
             if tag is not None:
                 raise TypeError("give an id or a tag, not both")
