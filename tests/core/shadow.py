@@ -298,7 +298,8 @@ class Shadow:
         return item.due, item.priority, item.order
 
     def timers(self, wall: bool) -> list[ShadowJob | ShadowRun]:
-        found: list[ShadowJob | ShadowRun] = [job for job in self.jobs if job.where == "timer" and job.plan.wall == wall]
+        found: list[ShadowJob | ShadowRun] = []
+        found += [job for job in self.jobs if job.where == "timer" and job.plan.wall == wall]
         found += [run for run in self.runs if run.where in ("timer", "backoff") and run.in_wall == wall]
         return sorted(found, key=lambda item: (item.due, item.priority, item.order))
 
@@ -707,8 +708,9 @@ class Shadow:
             self.gone(run, finished)
             return effects
         retry = job.options.retry
-        if retry is not None and run.attempt < retry.attempts and not self.closed and self.is_current(run):
-            if outcome in (Outcome.FAILED, Outcome.TIMED_OUT) or (outcome is Outcome.CRASHED and retry.on_crash):
+        tries = retry is not None and run.attempt < retry.attempts and not self.closed and self.is_current(run)
+        failed = outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+        if tries and (failed or (outcome is Outcome.CRASHED and retry.on_crash)):
                 pause = SECOND * 2 ** (run.attempt - 1)
                 effects.retry_at = run.due = run.expected = max(finished, self.now[0]) + pause
                 run.attempt += 1

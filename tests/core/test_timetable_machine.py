@@ -9,8 +9,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from shadow import HOUR, RETRIES, SECOND, Effects, Plan, Shadow, ShadowJob, ShadowRun
 
 from procsched.core.model import ALONE, JobOptions, JobRow, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase
@@ -97,8 +105,8 @@ class TimetableMachine(RuleBasedStateMachine):
         self.calls = 0
         self.closed = False
         self.failed = False
-        for id, (plan, chosen) in zip("abc", jobs, strict=False):
-            self.add_or_replace(id, plan, chosen)
+        for name, (plan, chosen) in zip("abc", jobs, strict=False):
+            self.add_or_replace(name, plan, chosen)
 
     @property
     def now(self) -> Now:
@@ -160,7 +168,7 @@ class TimetableMachine(RuleBasedStateMachine):
         table, shadow = self.timetable, self.shadow
         assert table.calls == sum(run.job is None for run in shadow.runs)
         assert table.live == sum(run.job is not None for run in shadow.runs)
-        for job, row in self.rows:
+        for _job, row in self.rows:
             known = {id(run) for run in self.runs.values()}
             fresh = [run for run in row.live if id(run) not in known]
             assert not fresh, "a run that the shadow doesn't know"
