@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
+    from procsched.core.changes import Changes
     from procsched.core.model import Now, Run
     from procsched.core.roster import Roster, Slot
-    from procsched.core.timetable import Changes, Timetable
+    from procsched.core.timetable import Timetable
     from procsched.pool.api import Pool
 
 __all__ = ["Offering"]
