@@ -33,8 +33,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Line = tuple[Any, ...]
 """A RunRecord as atoms: (job id, number, generation, attempt, planned, started or 0, finished [wall ns], lateness,
-duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError, the body of a report, or LargeError), result
-size, waited for the loop, waited for a worker [ns], held by)"""
+duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError, the body of a report, or
+LargeError), result size, waited for the loop, waited for a worker [ns], held by)"""
 
 
 def instant(wall_ns: int) -> datetime:
@@ -104,7 +104,7 @@ class JobNotes:
     def readers(self) -> list[Series]:
         """The series that somebody still reads."""
         found = [(ref, ref()) for ref in self.series]
-        if any([series is None for _ref, series in found]):
+        if any(series is None for _ref, series in found):
             self.series = [ref for ref, series in found if series is not None]
         return [series for _ref, series in found if series is not None]
 

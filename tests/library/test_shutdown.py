@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -87,7 +87,7 @@ def test_delayed_calls_are_cancelled(one: ProcessScheduler, caplog: Any) -> None
     with one:
         futures = [
             one.submit_after("1h", abs, 1),
-            one.submit_at(datetime.now(timezone.utc) + timedelta(hours=1), abs, 1),
+            one.submit_at(datetime.now(UTC) + timedelta(hours=1), abs, 1),
         ]
     assert wait(futures, 0).not_done == set() and all(future.cancelled() for future in futures)
     assert "cancelled 2 delayed" in caplog.text

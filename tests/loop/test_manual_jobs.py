@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import CancelledError, wait
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ from procsched import (
 )
 from procsched.testing import FakeClock, ManualScheduler
 
-UTC = timezone.utc
+UTC = UTC
 
 
 @pytest.fixture
