@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import socket
 import threading
@@ -218,7 +217,7 @@ class AsyncCallable:
 
 @pytest.mark.parametrize(
     "fn",
-    [coroutine, generator, async_generator, AsyncCallable(), functools.partial(coroutine), functools.partial(generator)],
+    [coroutine, generator, async_generator, AsyncCallable(), partial(coroutine), partial(generator)],
 )
 def test_what_would_never_run(scheduler: ProcessScheduler, fn: Any) -> None:
     """Coroutine and generator functions, wrapped or not, are refused by schedule and submit."""
