@@ -247,12 +247,8 @@ class Offering:
     def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
         """What kept a run: the holders of the workers, or else whatever is known."""
         row = run.row
-        if (
-            row is not None
-            and row.schedule.timebase is Timebase.WALL
-            and run.noticed >= self._stepped_at > 0
-            and run.expected < self._stepped_at <= now.mono
-        ):
+        on_calendar = row is not None and row.schedule.timebase is Timebase.WALL
+        if on_calendar and 0 < self._stepped_at <= run.noticed and run.expected < self._stepped_at:
             return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker
@@ -261,7 +257,7 @@ class Offering:
         return self._held_by or "no worker was up"
 
     def _watch_steps(self, now: Now) -> None:
-        """Notices that the wall clock moved on without the monotonic one: calendar runs due now are late by that."""
+        """Notices that the wall clock has moved on without the monotonic one: calendar runs are late by that."""
         offset = now.wall - now.mono
         if self._offset is not None and offset - self._offset > STEP:
             self._stepped_at = now.mono

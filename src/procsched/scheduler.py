@@ -186,14 +186,13 @@ class ProcessScheduler(Executor):
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
         if chunksize == 1:
-            futures = [self.submit(fn, *args) for args in zip(*iterables, strict=False)]
-            return _in_order(futures, end)
+            return _in_order(_all_or_none(self.submit, ((fn, *args) for args in zip(*iterables, strict=False))), end)
         from functools import partial
 
         from procsched.chunks import chunked, run_chunk
 
         chunks = chunked(zip(*iterables, strict=False), chunksize)
-        parts = [self.submit(partial(run_chunk, fn), chunk) for chunk in chunks]
+        parts = _all_or_none(self.submit, ((partial(run_chunk, fn), chunk) for chunk in chunks))
         return (value for part in _in_order(parts, end) for value in part)
 
     # -- jobs -----------------------------------------------------------------------------------------------------
@@ -416,6 +415,19 @@ def _cores() -> int:
     from procsched.pool.cores import cpu_count
 
     return cpu_count()
+
+
+def _all_or_none(submit: Callable[..., Future[Any]], calls: Iterable[tuple[Any, ...]]) -> list[Future[Any]]:
+    """The Futures of all calls; when one can't be made, none of those before it is left waiting."""
+    futures: list[Future[Any]] = []
+    try:
+        for call in calls:
+            futures.append(submit(*call))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return futures
 
 
 def _in_order(futures: list[Future[_T]], end: float | None) -> Iterator[_T]:

@@ -105,8 +105,8 @@ class TimetableMachine(RuleBasedStateMachine):
         self.calls = 0
         self.closed = False
         self.failed = False
-        for job_id, (plan, chosen) in zip("abc", jobs, strict=False):
-            self.add_or_replace(job_id, plan, chosen)
+        for name, (plan, chosen) in zip("abc", jobs, strict=False):
+            self.add_or_replace(name, plan, chosen)
 
     @property
     def now(self) -> Now:

@@ -38,7 +38,8 @@ def test_the_default_size_is_what_may_be_used() -> None:
 
 def test_both_names_of_the_size() -> None:
     """`workers`, positional or named, and `max_workers`; not both."""
-    assert [len(s.workers()) for s in (ProcessScheduler(3), ProcessScheduler(workers=3), ProcessScheduler(max_workers=3))] == [3] * 3
+    for scheduler in (ProcessScheduler(3), ProcessScheduler(workers=3), ProcessScheduler(max_workers=3)):
+        assert len(scheduler.workers()) == 3
     with pytest.raises(TypeError, match="the same"):
         ProcessScheduler(3, max_workers=3)
 
@@ -67,7 +68,9 @@ def test_spare_workers_may_be_none() -> None:
             ProcessScheduler(spare_workers=value)
 
 
-@pytest.mark.parametrize(("value", "size"), [(1 << 29, 1 << 29), ("512MiB", 1 << 29), ("2GiB", 1 << 31), ("512 MB", 1 << 29)])
+@pytest.mark.parametrize(
+    ("value", "size"), [(1 << 29, 1 << 29), ("512MiB", 1 << 29), ("2GiB", 1 << 31), ("512 MB", 1 << 29)]
+)
 def test_memory_is_bytes_or_text(value: Any, size: int) -> None:
     """`max_memory_per_child` takes both."""
     assert ProcessScheduler(max_memory_per_child=value)._engine.settings.max_memory == size

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, as_completed, wait
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -81,7 +81,7 @@ def test_any_keyword_may_be_used(two: ProcessScheduler) -> None:
     given = {"fn": 1, "self": 2, "args": 3, "id": 4, "when": 5, "delay": 6, "timeout": 7}
     assert two.submit(echo, **given).result(30) == given
     assert two.submit_after(0, echo, **given).result(30) == given
-    assert two.submit_at(datetime.now(timezone.utc), echo, **given).result(30) == given
+    assert two.submit_at(datetime.now(UTC), echo, **given).result(30) == given
     with pytest.raises(TypeError):
         two.submit()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -304,8 +304,8 @@ def test_submit_after_and_at(two: ProcessScheduler) -> None:
     two.submit(int).result(30)
     started = time.monotonic()
     after = two.submit_after("200ms", time.monotonic)
-    at = two.submit_at(datetime.now(timezone.utc) + timedelta(seconds=0.2), time.monotonic)
-    past = two.submit_at(datetime(2001, 1, 1, tzinfo=timezone.utc), time.monotonic)
+    at = two.submit_at(datetime.now(UTC) + timedelta(seconds=0.2), time.monotonic)
+    past = two.submit_at(datetime(2001, 1, 1, tzinfo=UTC), time.monotonic)
     assert past.result(30) - started < 0.2
     assert 0.2 <= after.result(30) - started < 2 and 0.19 <= at.result(30) - started < 2
 

@@ -62,7 +62,10 @@ def test_recycling_by_memory(make: Make) -> None:
 def test_a_memory_limit_below_a_fresh_worker(make: Make, caplog: Any) -> None:
     """One warning and at most one replacement a minute."""
     scheduler = make(workers=2, max_memory_per_child="1MiB")
-    pids = {scheduler.submit(sum, range(2_000_000)).result(30) and scheduler.submit(os.getpid).result(30) for _ in range(10)}
+    pids = set()
+    for _ in range(10):
+        scheduler.submit(sum, range(2_000_000)).result(30)
+        pids.add(scheduler.submit(os.getpid).result(30))
     pids |= {scheduler.submit(os.getpid).result(30) for _ in range(20)}
     scheduler.shutdown()
     assert len(pids) <= 3
@@ -103,7 +106,9 @@ def test_env_reaches_workers_only(make: Make, monkeypatch: pytest.MonkeyPatch) -
     assert environment(*names) == ["parent", "parent", None]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [({"threads_per_worker": 3}, "3"), ({}, None), ({"env": {THREADS[0]: "9"}}, None)])
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [({"threads_per_worker": 3}, "3"), ({}, None), ({"env": {THREADS[0]: "9"}}, None)]
+)
 def test_threads_are_shared_out(
     make: Make, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], expected: str | None
 ) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def about() -> dict[str, Any]:
         "planned": run.planned,
         "deadline": run.deadline,
         "stop": run.should_stop(),
-        "now": datetime.now(timezone.utc),
+        "now": datetime.now(UTC),
     }
 
 
@@ -214,13 +214,13 @@ def test_a_quick_run_isnt_slow(one: ProcessScheduler) -> None:
 
 def test_a_records_fields(two: ProcessScheduler) -> None:
     """Aware datetimes, seconds, bytes, who ran it."""
-    before = datetime.now(timezone.utc)
+    before = datetime.now(UTC)
     job = two.schedule(sum, FixedRate("1h"), args=(range(3_000_000),), id="sum")
     pids = {job.run_now().result(30) and worker.pid for worker in two.workers()}
     assert pids
     record = job.history[-1]
     assert record.planned.tzinfo is not None and record.started is not None and record.started.tzinfo is not None
-    assert before - timedelta(seconds=1) <= record.started <= record.finished <= datetime.now(timezone.utc)
+    assert before - timedelta(seconds=1) <= record.started <= record.finished <= datetime.now(UTC)
     assert 0 < record.cpu_time <= record.duration * 2 + 0.05 and record.max_rss > 1 << 20 and record.lateness >= 0
     assert (record.job_id, record.attempt, record.error) == ("sum", 1, None)
     assert record.worker in (0, 1) and record.pid in {worker.pid for worker in two.workers()}

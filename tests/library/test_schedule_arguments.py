@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -31,8 +31,9 @@ def scheduler() -> Iterator[ProcessScheduler]:
     before = threading.active_count()
     made = ProcessScheduler(workers=1)
     yield made
-    assert made.get_jobs() == [] and threading.active_count() == before
+    jobs, threads = made.get_jobs(), threading.active_count()
     made.shutdown()
+    assert jobs == [] and threads == before
 
 
 @pytest.mark.parametrize("when", [5, 0.5, timedelta(1), "5s"])
@@ -51,7 +52,7 @@ def test_what_is_no_schedule_at_all(scheduler: ProcessScheduler, when: Any) -> N
 
 def test_naive_datetimes(scheduler: ProcessScheduler) -> None:
     """Refused everywhere."""
-    naive = datetime(2030, 1, 1)  # noqa: DTZ001
+    naive = datetime(2030, 1, 1)
     for call in (
         lambda: scheduler.schedule(int, naive),
         lambda: At(naive),
@@ -63,7 +64,9 @@ def test_naive_datetimes(scheduler: ProcessScheduler) -> None:
             call()
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, "0s", "-1s", "", "5 parsecs", timedelta(0), timedelta(-1)])
+@pytest.mark.parametrize(
+    "value", [0, -1, math.nan, math.inf, "0s", "-1s", "", "5 parsecs", timedelta(0), timedelta(-1)]
+)
 def test_senseless_periods(value: Any) -> None:
     """Zero, negative, not finite, unreadable: ValueError."""
     for kind in (FixedRate, FixedDelay):
@@ -214,11 +217,17 @@ class AsyncCallable:
 
 
 @pytest.mark.parametrize(
-    "fn", [coroutine, generator, async_generator, AsyncCallable(), functools.partial(coroutine), functools.partial(generator)]
+    "fn",
+    [coroutine, generator, async_generator, AsyncCallable(), *map(functools.partial, (coroutine, generator))],
 )
 def test_what_would_never_run(scheduler: ProcessScheduler, fn: Any) -> None:
     """Coroutine and generator functions, wrapped or not, are refused by schedule and submit."""
-    for call in (lambda: scheduler.schedule(fn, After(1)), lambda: scheduler.submit(fn), lambda: scheduler.submit_after(1, fn)):
+    calls = (
+        lambda: scheduler.schedule(fn, After(1)),
+        lambda: scheduler.submit(fn),
+        lambda: scheduler.submit_after(1, fn),
+    )
+    for call in calls:
         with pytest.raises(TypeError, match=r"async|coroutine|generator"):
             call()
 
@@ -246,7 +255,7 @@ def test_what_cant_be_shipped_names_the_argument(scheduler: ProcessScheduler) ->
     with pytest.raises(TypeError):
         scheduler.submit_after(5, print, lock)
     with pytest.raises(NotShippable):
-        scheduler.map(print, [1, lock])
+        scheduler.map(print, [lock, 1])
 
 
 def test_a_scheduler_is_no_argument(scheduler: ProcessScheduler) -> None:
@@ -273,6 +282,6 @@ def test_a_job_is_no_argument() -> None:
 def test_datetimes_stand_for_at() -> None:
     """`when` may be an aware datetime."""
     with ProcessScheduler(workers=1) as scheduler:
-        when = datetime.now(timezone.utc) + timedelta(hours=1)
+        when = datetime.now(UTC) + timedelta(hours=1)
         job = scheduler.schedule(int, when)
         assert job.next_run_time == when

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -53,7 +53,9 @@ def test_executing_runs_finish(one: ProcessScheduler, stage: Stage) -> None:
     assert thread.is_alive()
     stage.open()
     thread.join(30)
-    assert not thread.is_alive() and [record.outcome for record in job.history] == [Outcome.SUCCEEDED]
+    assert not thread.is_alive()
+    # A slot may have come due before the loop heard of the shutdown: then it was dropped, with a record.
+    assert [record.outcome for record in job.history if record.outcome.started] == [Outcome.SUCCEEDED]
     assert job.state is JobState.CANCELLED and one.get_jobs() == []
 
 
@@ -87,7 +89,7 @@ def test_delayed_calls_are_cancelled(one: ProcessScheduler, caplog: Any) -> None
     with one:
         futures = [
             one.submit_after("1h", abs, 1),
-            one.submit_at(datetime.now(timezone.utc) + timedelta(hours=1), abs, 1),
+            one.submit_at(datetime.now(UTC) + timedelta(hours=1), abs, 1),
         ]
     assert wait(futures, 0).not_done == set() and all(future.cancelled() for future in futures)
     assert "cancelled 2 delayed" in caplog.text
