@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from procsched.clock import Clock
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now, ReadyOrder
     from procsched.core.schedules import Schedule
-    from procsched.core.timetable import Changes
     from procsched.pool.api import Pool, PoolSettings
     from procsched.series import Series
 

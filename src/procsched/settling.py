@@ -17,9 +17,9 @@ from procsched.ledger import LargeError, instant, job_id_of
 from procsched.records import RunError
 
 if TYPE_CHECKING:
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now
     from procsched.core.roster import Slot
-    from procsched.core.timetable import Changes
     from procsched.engine import Engine
     from procsched.pool import api
 

@@ -89,6 +89,8 @@ def test_a_record_of_a_run_says_whose_it_is(plain: LineFormatter) -> None:
         | {"job": "report", "run": 3, "process": 42}
     )
     assert plain.format(record)[10:] == "warning: mine: half of it  (report #3, pid 42)"
+    record.msg = "two\nlines"
+    assert plain.format(record)[10:] == "warning: mine: two  (report #3, pid 42)\n          lines"
 
 
 def test_a_new_day_is_told(plain: LineFormatter) -> None:

@@ -76,14 +76,14 @@ class LineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text += f"\n{self.formatException(record.exc_info)}"
+        first, newline, rest = text.partition("\n")
         if not record.name.startswith("procsched"):
-            text = f"{record.name}: {text}"
+            first = f"{record.name}: {first}"
             if (job := getattr(record, "job", None)) is not None:
-                text += self._paint.dim(f"  ({job} #{getattr(record, 'run', '?')}, pid {record.process})")
+                first += self._paint.dim(f"  ({job} #{getattr(record, 'run', '?')}, pid {record.process})")
         if record.levelno != logging.INFO:
             colour = self._paint.red if record.levelno >= logging.ERROR else self._paint.yellow
-            text = f"{colour(record.levelname.lower())}: {text}"
-        first, newline, rest = text.partition("\n")
+            first = f"{colour(record.levelname.lower())}: {first}"
         return f"{first}\n{_indented(rest)}" if newline else first
 
     def _colour(self, outcome: Outcome) -> Callable[[str], str]:
