@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
+    from procsched.core.changes import Changes
     from procsched.core.model import Now, Run
     from procsched.core.roster import Roster, Slot
-    from procsched.core.timetable import Changes, Timetable
+    from procsched.core.timetable import Timetable
     from procsched.pool.api import Pool
 
 __all__ = ["Offering"]
@@ -247,8 +248,12 @@ class Offering:
     def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
         """What kept a run: the holders of the workers, or else whatever is known."""
         row = run.row
-        on_calendar = row is not None and row.schedule.timebase is Timebase.WALL
-        if on_calendar and 0 < self._stepped_at <= run.noticed and run.expected < self._stepped_at:
+        if (
+            row is not None
+            and row.schedule.timebase is Timebase.WALL
+            and run.noticed >= self._stepped_at > 0
+            and run.expected < self._stepped_at <= now.mono
+        ):
             return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker
@@ -257,7 +262,7 @@ class Offering:
         return self._held_by or "no worker was up"
 
     def _watch_steps(self, now: Now) -> None:
-        """Notices that the wall clock has moved on without the monotonic one: calendar runs are late by that."""
+        """Notices that the wall clock moved on without the monotonic one: calendar runs due now are late by that."""
         offset = now.wall - now.mono
         if self._offset is not None and offset - self._offset > STEP:
             self._stepped_at = now.mono
