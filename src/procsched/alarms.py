@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alarms"]
 
-_MANY = 1024
+_MANY = 64
 
 
 def _always() -> bool:

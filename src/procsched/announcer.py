@@ -25,7 +25,7 @@ _log = logging.getLogger("procsched.scheduler")
 _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
-"""Pieces of news kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
+"""News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
@@ -50,7 +50,7 @@ class Announcer:
         if not callable(callback):
             raise TypeError(f"subscribe() needs a function that takes an event, not {callback!r}")
         for kind in types:
-            if not (isinstance(kind, type) and issubclass(kind, Event)):  # type: ignore[redundant-expr]  # callers err
+            if not (isinstance(kind, type) and issubclass(kind, Event)):
                 raise TypeError(f"subscribe() takes event classes such as RunEnded after the callback, not {kind!r}")
         entry = (callback, tuple(types) or (Event,))
         with self._lock:

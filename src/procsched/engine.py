@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
-from procsched.clock import follow as follow_clock, read
+from procsched.clock import follow as follow_clock
+from procsched.clock import read
 from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from procsched.clock import Clock
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now, ReadyOrder
     from procsched.core.schedules import Schedule
-    from procsched.core.timetable import Changes
     from procsched.pool.api import Pool, PoolSettings
     from procsched.series import Series
 
@@ -212,7 +213,8 @@ class Engine:
     def break_down(self, error: BaseException) -> None:
         """The loop can't go on: loudly, with everybody who waits released."""
         if isinstance(error, PoolUnusable):
-            _log.critical("scheduler %r: %s", self.name, error)
+            first_line = str(error).partition("\n")[0]  # the traceback that follows was logged with the first failure
+            _log.critical("scheduler %r: %s", self.name, first_line)
         else:
             _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
             wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
@@ -220,6 +222,7 @@ class Engine:
             error = wrapped
         self.failure = error
         self.gate.close()
+        self.mailbox.read_on()
         try:
             self.settling.fail_all(error)
         except BaseException:
@@ -229,6 +232,7 @@ class Engine:
         """The last act of the loop: workers, threads, news."""
         last_acts: tuple[Callable[[], object], ...] = (
             partial(self.pool.close, LAST_WORDS),
+            self.mailbox.read_on,
             self.mailbox.close,
             partial(self.dispatcher.announce, events.SchedulerStopped, self.name),
             self.dispatcher.tell,
@@ -318,7 +322,7 @@ class Engine:
         prevented = self._follow_up(changes) or changes.prevented
         for run in row.live:
             if run.place in (Place.EXECUTING, Place.OFFERED):
-                self._post(lambda run=run: self.pool.ask_stop(run.slot, run.ticket))
+                self.mailbox.tell(partial(self.pool.ask_stop, run.slot, run.ticket))
         return prevented
 
     def pause(self, row: JobRow) -> None:
@@ -349,6 +353,7 @@ class Engine:
             run = self.timetable.run_now(row, self.now())
             if run.future is None:
                 run.future = self._future_of(run)
+                self.settling.open.add(run)
             future: RunFuture = run.future
         self._post(_nothing)
         return future
@@ -397,6 +402,7 @@ class Engine:
                 self.gate.release()
                 self.check_open()
             run.cost = self.offering.cost_of_call(run)
+            self.settling.open.add(run)
             self.timetable.submit(run, now, when=when, timebase=timebase)
         self.mailbox.nudge()
         return future
@@ -453,7 +459,7 @@ class Engine:
         self.mailbox.post(fn)
 
     def _follow_up(self, changes: Changes) -> bool:
-        """What an operation brought about, for the outer rings; runs in workers' hands are taken back before it returns."""
+        """What an operation brought about, for the outer rings; what workers hold is taken back before it returns."""
         prevented = False
         offered, changes.offered = changes.offered, []
         for run in offered:

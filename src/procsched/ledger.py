@@ -6,14 +6,16 @@ when somebody asks.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.records import RunError, RunRecord, Waited
 from procsched.series import Expected, Series
+from procsched.wire import Failure, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
 
 HISTORY = 100
+MOST_TEXT = 30_000
+"""Of a large error, characters kept of either end."""
 
 SECOND = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Line = tuple[Any, ...]
 """A RunRecord as atoms: (job id, number, generation, attempt, planned, started or 0, finished [wall ns], lateness,
-duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError or the body of a report), result
-size, waited for the loop, waited for a worker [ns], held by)"""
+duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError, the body of a report,
+or LargeError), result size, waited for the loop, waited for a worker [ns], held by)"""
 
 
 def instant(wall_ns: int) -> datetime:
@@ -41,6 +45,42 @@ def instant(wall_ns: int) -> datetime:
 def job_id_of(run: Run) -> str:
     """The id that a run is known by: its job's, or the function's name with the number of the call."""
     return run.row.id if run.row is not None else f"{run.payload.function.name}-{run.number}"
+
+
+class LargeError:
+    """What a run raised, where the report is too large for a pipe: read once, as text, so that its file can go."""
+
+    __slots__ = ("_body", "_failure", "_lock")
+
+    def __init__(self, body: object) -> None:
+        self._body = body
+        self._failure: Failure | None = None
+        self._lock = threading.Lock()
+
+    def read(self) -> Failure:
+        """The text. In the delivery thread, or that of whoever asks first."""
+        with self._lock:
+            if self._failure is None:
+                self._failure = _shortened(error_text(self._body))
+                self._body = None
+            return self._failure
+
+
+def error_text(body: object) -> Failure:
+    """The text of a failed run's report; or of what a pool without processes gives in its place."""
+    if isinstance(body, LargeError):
+        return body.read()
+    told = getattr(body, "failure", None)
+    return told if isinstance(told, Failure) else failure(body)
+
+
+def _shortened(told: Failure) -> Failure:
+    """Without the exception itself, and of a text that nobody reads to its end the beginning and the end."""
+    return Failure(told.type_name, _cut(told.message), _cut(told.traceback), None)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * MOST_TEXT else f"{text[:MOST_TEXT]}\n...\n{text[-MOST_TEXT:]}"
 
 
 class JobNotes:
@@ -64,7 +104,7 @@ class JobNotes:
     def readers(self) -> list[Series]:
         """The series that somebody still reads."""
         found = [(ref, ref()) for ref in self.series]
-        if any([series is None for _ref, series in found]):
+        if any(series is None for _ref, series in found):
             self.series = [ref for ref, series in found if series is not None]
         return [series for _ref, series in found if series is not None]
 
@@ -191,7 +231,5 @@ def record_of(line: Line) -> RunRecord:
 def _error_of(source: object) -> RunError | None:
     if source is None or isinstance(source, RunError):
         return source
-    from procsched.wire import failure
-
-    told = source.failure if hasattr(source, "failure") else failure(source)
+    told = error_text(source)
     return RunError(told.type_name, told.message, told.traceback)

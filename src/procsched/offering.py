@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
+    from procsched.core.changes import Changes
     from procsched.core.model import Now, Run
     from procsched.core.roster import Roster, Slot
-    from procsched.core.timetable import Changes, Timetable
+    from procsched.core.timetable import Timetable
     from procsched.pool.api import Pool
 
 __all__ = ["Offering"]
@@ -247,15 +248,21 @@ class Offering:
     def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
         """What kept a run: the holders of the workers, or else whatever is known."""
         row = run.row
-        if row is not None and row.schedule.timebase is Timebase.WALL and run.noticed >= self._stepped_at > 0:
-            if run.expected < self._stepped_at <= now.mono:
-                return "the wall clock was set forward, or the machine was suspended"
+        if (
+            row is not None
+            and row.schedule.timebase is Timebase.WALL
+            and run.noticed >= self._stepped_at > 0
+            and run.expected < self._stepped_at <= now.mono
+        ):
+            return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker
+        if not self._held_by and run.was_held:
+            return None  # it waited for its own job
         return self._held_by or "no worker was up"
 
     def _watch_steps(self, now: Now) -> None:
-        """Notices that the wall clock has moved on without the monotonic one: calendar runs due now are late by that."""
+        """Notices that the wall clock moved on without the monotonic one: calendar runs due now are late by that."""
         offset = now.wall - now.mono
         if self._offset is not None and offset - self._offset > STEP:
             self._stepped_at = now.mono

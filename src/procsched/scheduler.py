@@ -104,7 +104,7 @@ class ProcessScheduler(Executor):
             raise ValueError(f"on_full must be 'block' or 'raise', not {on_full!r}")
         if not isinstance(ready_order, ReadyOrder):
             raise TypeError(f"ready_order must be ReadyOrder.DUE or ReadyOrder.PRIORITY, not {ready_order!r}")
-        if not (isinstance(name, str) and name):  # type: ignore[redundant-expr]  # callers err
+        if not (isinstance(name, str) and name):
             raise TypeError(f"name must be a text such as 'procsched', not {name!r}")
         timeout = duration_ns(start_timeout, "start_timeout")
         environment = doorway.worker_environment(env, threads_per_worker, count, cores)
@@ -186,14 +186,13 @@ class ProcessScheduler(Executor):
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
         if chunksize == 1:
-            futures = [self.submit(fn, *args) for args in zip(*iterables, strict=False)]
-            return _in_order(futures, end)
+            return _in_order(_all_or_none(self.submit, ((fn, *args) for args in zip(*iterables, strict=False))), end)
         from functools import partial
 
         from procsched.chunks import chunked, run_chunk
 
         chunks = chunked(zip(*iterables, strict=False), chunksize)
-        parts = [self.submit(partial(run_chunk, fn), chunk) for chunk in chunks]
+        parts = _all_or_none(self.submit, ((partial(run_chunk, fn), chunk) for chunk in chunks))
         return (value for part in _in_order(parts, end) for value in part)
 
     # -- jobs -----------------------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ class ProcessScheduler(Executor):
         *,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        id: str | None = None,  # noqa: A002  # its name everywhere
+        id: str | None = None,  # its name everywhere
         replace_existing: bool = False,
         tags: Iterable[str] = (),
         priority: int = Priority.MEDIUM,
@@ -259,9 +258,9 @@ class ProcessScheduler(Executor):
         engine.add(row, replace=bool(replace_existing))
         return Job(engine, row)
 
-    def _id_for(self, fn: object, id: object) -> str:  # noqa: A002
+    def _id_for(self, fn: object, id: object) -> str:
         if id is None:
-            from procsched.callables import short_name
+            from procsched.shipping.callables import short_name
 
             name, engine = short_name(fn), self._engine
             while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:
@@ -303,25 +302,25 @@ class ProcessScheduler(Executor):
             rows = list(self._engine.timetable.jobs.values())
         return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
 
-    def get_job(self, id: str) -> Job:  # noqa: A002
+    def get_job(self, id: str) -> Job:
         """The job with this id; `JobLookupError` if there is none."""
         return Job(self._engine, self._engine.find(id))
 
     __getitem__ = get_job
 
-    def cancel(self, id: str) -> bool:  # noqa: A002
+    def cancel(self, id: str) -> bool:
         """End a job, as `Job.cancel` does; `JobLookupError` if there is none."""
         return self.get_job(id).cancel()
 
-    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
+    def pause(self, id: str | None = None, *, tag: str | None = None) -> None:
         """Pause one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.pause, JobState.SCHEDULED)
 
-    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:  # noqa: A002
+    def resume(self, id: str | None = None, *, tag: str | None = None) -> None:
         """Resume one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""
         self._each(id, tag, self._engine.resume, JobState.PAUSED)
 
-    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:  # noqa: A002
+    def _each(self, id: str | None, tag: str | None, act: Callable[[JobRow], None], state: JobState) -> None:
         if id is not None:
             if tag is not None:
                 raise TypeError("give an id or a tag, not both")
@@ -416,6 +415,19 @@ def _cores() -> int:
     from procsched.pool.cores import cpu_count
 
     return cpu_count()
+
+
+def _all_or_none(submit: Callable[..., Future[Any]], calls: Iterable[tuple[Any, ...]]) -> list[Future[Any]]:
+    """The Futures of all calls; when one can't be made, none of those before it is left waiting."""
+    futures: list[Future[Any]] = []
+    try:
+        for call in calls:
+            futures.append(submit(*call))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return futures
 
 
 def _in_order(futures: list[Future[_T]], end: float | None) -> Iterator[_T]:

@@ -13,13 +13,14 @@ from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
 from procsched.delivery import Settlement
 from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
-from procsched.ledger import instant, job_id_of
+from procsched.ledger import LargeError, instant, job_id_of
 from procsched.records import RunError
+from procsched.series import Expected
 
 if TYPE_CHECKING:
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now
     from procsched.core.roster import Slot
-    from procsched.core.timetable import Changes
     from procsched.engine import Engine
     from procsched.pool import api
 
@@ -33,6 +34,9 @@ class Settling:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.open: set[Run] = set()
+        """Runs that have started, or that somebody waits for, until they have been told their end. Between two places
+        a run is in neither: an error in the loop at that moment mustn't make it forgotten."""
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
@@ -42,6 +46,7 @@ class Settling:
         if row is not None and row.notes is not None and (row.notes.waiters or row.notes.series):
             with self._engine.lock:
                 run.followers = row.notes.followers_of(run)
+                self.open.add(run)
         return run.future is not None or bool(run.followers)
 
     def claimed(self, run: Run, start: int) -> None:
@@ -74,6 +79,7 @@ class Settling:
         with engine.lock:
             if not run.started:
                 engine.ledger.started += 1
+                self.open.add(run)
             engine.timetable.started(run)
 
     def _set_alarms(self, slot: Slot, run: Run) -> None:
@@ -120,6 +126,8 @@ class Settling:
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
         self._settle(run, outcome, event.finished, event.body, None, event=event, pid=slot.pid)
         slot.heavy = event.over_memory
+        if slot.heavy:
+            engine.staff.weighed(slot)
 
     def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:
         """The run was executing when its worker died."""
@@ -162,7 +170,7 @@ class Settling:
         error: BaseException | None,
         *,
         event: api.Ended | None = None,
-        told: RunError | None = None,
+        told: object = None,
         pid: int = 0,
         max_rss: int = 0,
     ) -> None:
@@ -171,6 +179,8 @@ class Settling:
         now = engine.now()
         self._count_started(run)
         attempt = run.attempt
+        if outcome is Outcome.FAILED:
+            told = self._kept(body)
         line = engine.ledger.line(
             run,
             outcome,
@@ -180,7 +190,7 @@ class Settling:
             cpu_time=event.cpu_time if event is not None else 0,
             max_rss=event.max_rss if event is not None else max_rss,
             pid=pid,
-            error=told if told is not None else (body if outcome is Outcome.FAILED else None),
+            error=told,
             result_size=event.size if event is not None and outcome is Outcome.SUCCEEDED and body is not None else None,
             held_by=held_by(run, len(engine.roster.slots)),
         )
@@ -195,6 +205,14 @@ class Settling:
             self._end(run, outcome, line, body, error)
         self.note(changes, now)
 
+    def _kept(self, body: Any) -> object:
+        """What the history keeps of a failed run's report: a small one as it came."""
+        if isinstance(body, bytes):
+            return body
+        large = LargeError(body)
+        self._engine.delivery.put(large.read)
+        return large
+
     def _end(self, run: Run, outcome: Outcome, line: Any, body: Any, error: BaseException | None) -> None:
         """The run has reached its one end: tells everybody, and lets go of all that it held."""
         engine = self._engine
@@ -206,6 +224,7 @@ class Settling:
         run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        self.open.discard(run)
         if run.row is None:
             engine.gate.release()
         run.payload = run.last = run.notes = None
@@ -237,6 +256,8 @@ class Settling:
             with engine.lock:
                 engine.ledger.end(run, outcome, line)
             self._end(run, outcome, line, body, error)
+        for run in changes.unmade:
+            self._hand_back_followers(run)
         for row, reason in changes.paused:
             why = f"its schedule raised {reason!r}" if reason is not None else f"{row.failures} failures in a row"
             engine.dispatcher.announce(events.JobPaused, row.id, row.generation, why)
@@ -245,6 +266,19 @@ class Settling:
             engine.dispatcher.announce(events.JobFinished, row.id, row.generation)
         for run in changes.offered:
             self.retract(run)
+
+    def _hand_back_followers(self, run: Run) -> None:
+        """A run that was never made after all: who looked on at it waits for the next one."""
+        engine, row = self._engine, run.row
+        self.open.discard(run)
+        if row is None or not run.followers:
+            return
+        with engine.lock:
+            followers, run.followers = run.followers, []
+            row.notes.waiters[:0] = [follower for follower in followers if not isinstance(follower, Expected)]
+            over = engine.timetable.jobs.get(row.id) is not row
+        if over:
+            self.job_over(row)
 
     def job_over(self, row: JobRow) -> None:
         """The job has ended: whoever waits for a further run of it is told."""
@@ -270,7 +304,9 @@ class Settling:
             if not engine.pool.retract(slot.index, run.ticket):
                 return False
             engine.roster.withdrawn(slot, [run.ticket])
-        elif run.place in (Place.EXECUTING, Place.DONE):
+        elif run.place is Place.DONE:
+            return not run.started  # taken back meanwhile, and dropped: it never starts
+        elif run.place is Place.EXECUTING:
             return False
         with engine.lock:
             changes = engine.timetable.drop(run, now)
@@ -283,13 +319,12 @@ class Settling:
         now = engine.now()
         with engine.lock:
             rows = list(engine.timetable.jobs.values())
-            runs = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
-            runs += engine.roster.holding()
+            runs = dict.fromkeys(self.open)
+            waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:
-                runs += row.live
+                waiting += row.live
+            runs.update(dict.fromkeys(run for run in waiting + engine.roster.holding() if run.place is not Place.DONE))
         for run in runs:
-            if run.place is Place.DONE:
-                continue
             run.place = Place.DONE
             if run.started:
                 line = engine.ledger.line(run, Outcome.ABORTED, now, attempt=run.attempt, finished=now.mono)
@@ -303,13 +338,13 @@ class Settling:
 
 
 def held_by(run: Run, workers: int) -> str:
-    """Who had the workers while a run waited, in words; or that the job itself had."""
-    holders: dict[str, int] | str | None = run.notes
-    own = "max_instances" if run.was_held else ""
-    if not holders or isinstance(holders, str):
-        return holders or own
-    busy = sum(holders.values())
-    names = sorted(holders, key=lambda name: -holders[name])[:3]
-    text = ", ".join(f"{holders[name]} with {name}" for name in names)
-    told = f"{busy} of {workers} workers busy, {text}" + (", …" if len(holders) > 3 else "")
-    return f"{own}; {told}" if own else told
+    """What kept a run, in words: its own job, and who had the workers."""
+    why: dict[str, int] | str | None = run.notes
+    words = ["max_instances"] if run.was_held else []
+    if isinstance(why, str):
+        words.append(why)
+    elif why:
+        names = sorted(why, key=lambda name: -why[name])[:3]
+        holders = ", ".join(f"{why[name]} with {name}" for name in names) + (", …" if len(why) > 3 else "")
+        words.append(f"{sum(why.values())} of {workers} workers busy, {holders}")
+    return "; ".join(words)

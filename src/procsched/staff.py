@@ -36,7 +36,10 @@ class Staff:
         self._spawn_at: dict[int, int] = {}
         """By slot: when to ask for a worker, monotonic ns."""
         self._old_pids: dict[int, int] = {}
-        self._recycled_at: int | None = None
+        self._born_heavy: set[int] = set()
+        """Slots whose worker was above the memory limit after its first run already."""
+        self._replaced_at: int | None = None
+        """When the last one of those was replaced."""
 
     def hire(self) -> None:
         """Every slot is to have a worker."""
@@ -69,12 +72,17 @@ class Staff:
             slot.doomed = f"it was not ready within {engine.start_timeout / SECOND:g} s"
             engine.pool.kill(index)
 
+    def weighed(self, slot: Slot) -> None:
+        """The worker was above its memory limit after a run: if that was its first one, the limit is too small."""
+        if slot.runs_done == 1:
+            self._born_heavy.add(slot.index)
+
     def _may_replace(self, slot: Slot, now: int) -> bool:
-        """Whether a worker above its memory limit is replaced: a fresh one that is, only once a minute."""
-        if slot.runs_done > 1:
+        """Whether a worker above its memory limit is replaced: one that a new one would equal, only once a minute."""
+        if slot.index not in self._born_heavy:
             return True
         engine = self._engine
-        if self._recycled_at is None:
+        if self._replaced_at is None:
             engine.log(
                 logging.WARNING,
                 "scheduler %r: a fresh worker is above max_memory_per_child (%d bytes) after its first run; "
@@ -82,9 +90,9 @@ class Staff:
                 engine.name,
                 engine.settings.max_memory,
             )
-        elif now - self._recycled_at < MINUTE:
+        elif now - self._replaced_at < MINUTE:
             return False
-        self._recycled_at = now
+        self._replaced_at = now
         return True
 
     # -- what the pool tells --------------------------------------------------------------------------------------
@@ -93,6 +101,7 @@ class Staff:
         """A worker is ready."""
         engine = self._engine
         engine.roster.up(event.slot, event.pid)
+        self._born_heavy.discard(event.slot)
         engine.budget.came_up()
         old = self._old_pids.pop(event.slot, None)
         if old is None:
@@ -134,8 +143,9 @@ class Staff:
             others_up = any(other.state is SlotState.UP for other in engine.roster)
             at = engine.budget.boot_failed(now.mono, others_up=others_up)
             if at == GIVE_UP:
-                reason = event.boot_error or doomed or "it ended before it was ready"
-                raise PoolUnusable(f"no worker can be started. The last one: {reason}")
+                why = (event.boot_error or doomed or "it ended before it was ready").rstrip()
+                last_line = why.rpartition("\n")[2]
+                raise PoolUnusable(f"no worker can be started: {last_line}" + (f"\n{why}" if why != last_line else ""))
         self._spawn_at[event.slot] = at
 
 

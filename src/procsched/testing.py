@@ -17,20 +17,20 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched import context
-from procsched.callables import refuse_what_never_runs, short_name
 from procsched.clock import Clock
 from procsched.core.durations import duration_ns
 from procsched.core.model import Outcome
 from procsched.errors import NotShippable, RemoteError
 from procsched.events import RunEnded
 from procsched.jobs import Job
-from procsched.payload import Payload, ship
 from procsched.pool.api import Died, Ended, Started, Up, Voided
 from procsched.scheduler import ProcessScheduler
+from procsched.shipping.callables import refuse_what_never_runs, short_name
+from procsched.shipping.payload import Payload, ship
 from procsched.wire import WANT_VALUE, Failure, Function
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeClock", "InlinePool", "ManualScheduler"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_RUNS = 100_000
 
@@ -53,7 +53,7 @@ class FakeClock:
     """
 
     def __init__(self, start: datetime | None = None) -> None:
-        moment = start if start is not None else datetime(2024, 1, 1, tzinfo=timezone.utc)
+        moment = start if start is not None else datetime(2024, 1, 1, tzinfo=UTC)
         if moment.tzinfo is None or moment.utcoffset() is None:
             raise ValueError(f"start must be an aware datetime, such as one with tzinfo=timezone.utc, not {moment!r}")
         self._wall = (moment - _EPOCH) // _MICROSECOND * 1000
@@ -248,6 +248,9 @@ class InlinePool:
 
     # -- inside
 
+    def _should_stop(self, ticket: int) -> bool:
+        return ticket in self._stop or -1 in self._stop
+
     def _bury(self, slot: int, *, retired: bool) -> None:
         unclaimed = [order[0] for order in self._orders.pop(slot, ())]
         how = None if retired else "SIGKILL"
@@ -275,11 +278,7 @@ class InlinePool:
         self._events.append(Started(slot, ticket, started))
         job_id = function.job_id or f"{function.name}-{number}"
         outer = context._run
-        context.enter(
-            context.CurrentRun(
-                job_id, number, attempt, planned, timeout, 0, lambda own: own in self._stop or -1 in self._stop, None, ticket
-            )
-        )
+        context.enter(context.CurrentRun(job_id, number, attempt, planned, timeout, 0, self._should_stop, None, ticket))
         body: Any = None
         try:
             value = call()

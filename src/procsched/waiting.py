@@ -33,28 +33,35 @@ class Waiting:
         """
         engine = self._engine
         deadline = None if timeout is None else time.monotonic() + timeout
+        yes = False
         if engine.turns and not engine.stopping.ended.is_set():
             answered = threading.Event()
-            engine.mailbox.post(lambda: self._questions.append((predicate, answered)))
+            question = (predicate, answered)
+            engine.mailbox.post(lambda: self._questions.append(question))
             try:
-                self._sleep(answered, predicate, deadline)
+                yes = self._sleep(answered, predicate, deadline)
             finally:
                 engine.mailbox.post(lambda: self._forget(answered))
         if engine.failure is not None:
             raise engine.failure
+        if yes:
+            return True
         with engine.lock:
             return predicate()
 
-    def _sleep(self, answered: threading.Event, predicate: Callable[[], bool], deadline: float | None) -> None:
+    def _sleep(self, answered: threading.Event, predicate: Callable[[], bool], deadline: float | None) -> bool:
         engine = self._engine
         while True:
             rest = SLICE if deadline is None else min(SLICE, deadline - time.monotonic())
-            if answered.wait(max(0.0, rest)) or engine.stopping.ended.is_set() or rest <= 0:
-                return
-            if engine.delivery.is_current():  # the answer would come through the thread that waits for it
+            if answered.wait(max(0.0, rest)):
+                return True
+            if engine.stopping.ended.is_set():
+                return False
+            if rest <= 0 or engine.delivery.is_current():  # whose answer would come through the thread that waits
                 with engine.lock:
-                    if predicate():
-                        return
+                    yes = predicate()
+                if yes or rest <= 0:
+                    return yes
 
     def tell(self) -> None:
         """In the loop: those whose time has come."""

@@ -26,7 +26,7 @@ def report():
 def test_one_line_per_run_and_a_table(run: Fixture, write: Fixture) -> None:
     """Job, run number, outcome, duration, lateness, worker; failed runs don't change the exit status."""
     program = run("run", write(TWO_JOBS), "--workers", 2, "--until-idle")
-    line = r"\d\d:\d\d:\d\d  quick     #%d     succeeded +[\d.]+ .?s +[\d.]+ .?s late  worker [01]\n"
+    line = r"\d\d:\d\d:\d\d  quick     #%d     succeeded +[\d.]+ .?s +[\d.]+ .?s late  worker [01]"
     for number in (1, 2, 3):
         assert re.search(line % number, program.stderr), program.stderr
     assert "started with 2 workers" in program.stderr
@@ -50,7 +50,7 @@ def test_a_failure_is_shown_with_both_tracebacks(run: Fixture, write: Fixture) -
 
 
 def test_it_ends_after_a_time(run: Fixture, write: Fixture) -> None:
-    program = run("run", write("@job(FixedDelay('10ms'))\ndef tick(): ..."), "--for", "300ms", "--workers", 1)
+    program = run("run", write("@job(FixedDelay('10ms'))\ndef tick(): ..."), "--for", "2s", "--workers", 1)
     assert "tick      #2     succeeded" in program.stderr
     assert "stopping" in program.stderr
 
@@ -83,7 +83,7 @@ def test_it_runs_from_anywhere_with_what_is_beside_the_file(run: Fixture, write:
 
 
 def test_the_file_is_imported_once_per_process(run: Fixture, write: Fixture, tmp_path: Path) -> None:
-    """Once here and once in each worker, however many runs there are."""
+    """Once here and once in each worker that came up in time, however many runs there are."""
     path = write("""
         import os
         with open("imports", "a") as file: file.write(f"{os.getpid()}\\n")
@@ -96,7 +96,8 @@ def test_the_file_is_imported_once_per_process(run: Fixture, write: Fixture, tmp
     """)
     run("run", path, "--workers", 2, "--until-idle")
     pids = (tmp_path / "imports").read_text().split()
-    assert len(pids) == len(set(pids)) == 3
+    assert len(pids) == len(set(pids))
+    assert len(pids) in (2, 3)
 
 
 def test_an_unguarded_main_starts_no_second_scheduler(run: Fixture, write: Fixture, tmp_path: Path) -> None:
@@ -217,7 +218,9 @@ def test_workers_that_cannot_start_end_it_loudly(run: Fixture, write: Fixture) -
         def work(): ...
     """)
     program = run("run", path, "--workers", 2, status=3)
-    assert program.stderr.count("ImportError: only the parent has this") in (1, 2)
+    assert program.stderr.count("Traceback") == 1
+    last = program.stderr.splitlines()[-1]
+    assert last.endswith("ended by itself: no worker can be started: ImportError: only the parent has this")
 
 
 def test_a_reader_that_goes_away_is_no_error(write: Fixture) -> None:

@@ -160,12 +160,14 @@ def _until_full(descriptor: int) -> None:
     import fcntl
     import termios
 
-    waiting = array.array("i", [0])
+    waiting, before, unchanged = array.array("i", [0]), 0, 0
     deadline = time.monotonic() + 60
-    while waiting[0] < 40_000:  # of 64 KiB; lines don't cross pages, so it never gets quite full
+    while unchanged < 30 or before < 20_000:  # lines don't cross pages: a full pipe may hold less than it could
         assert time.monotonic() < deadline
-        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
         time.sleep(0.01)
+        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
+        unchanged = unchanged + 1 if waiting[0] == before else 0
+        before = waiting[0]
 
 
 @both

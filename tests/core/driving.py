@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from procsched.core.changes import Changes
 from procsched.core.model import JobOptions, JobRow, Now, Outcome, ReadyOrder, Run, Timebase
 from procsched.core.schedules import Schedule
-from procsched.core.timetable import Changes, Timetable
+from procsched.core.timetable import Timetable
 
 SECOND = 1_000_000_000
 MONO = 5_000 * SECOND
@@ -56,7 +57,7 @@ class Driver:
         self.table.submit(run, self.now, when=when, timebase=Timebase.MONOTONIC)
         return run
 
-    def take(self, limit: int = 1, budget: int = 1 << 90) -> list[Run]:
+    def take(self, limit: int = 1, budget: int = 1 << 80) -> list[Run]:
         """What goes to a worker now; all that fits."""
         changes = self.changes = self.table.take(self.now, limit, budget)
         self.table.check_valid()
@@ -112,6 +113,7 @@ class Driver:
             if (wakeup := self.wakeup()) is not None:
                 times.append(wakeup)
             if not times or min(times) > until:
+                self.at(until)
                 return said
             self.at(max(min(times), self.seconds))
             while executing and executing[0][0] <= self.seconds:

@@ -21,9 +21,10 @@ from hypothesis.stateful import (
 )
 from shadow import HOUR, RETRIES, SECOND, Effects, Plan, Shadow, ShadowJob, ShadowRun
 
+from procsched.core.changes import Changes
 from procsched.core.model import ALONE, JobOptions, JobRow, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase
 from procsched.core.roster import Roster
-from procsched.core.timetable import Changes, Timetable
+from procsched.core.timetable import Timetable
 
 WALL = 1_700_000_000 * SECOND
 YEAR = 365 * 24 * HOUR

@@ -15,7 +15,7 @@ from procsched.cli.lines import LineFormatter
 from procsched.cli.output import Paint
 from procsched.events import RunEnded, RunRetrying
 
-__all__ = ["FORMATS", "LEVELS", "JsonFormatter", "configure"]
+__all__ = ["FORMATS", "LEVELS", "JsonFormatter", "configure", "configure_for_one"]
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
@@ -31,6 +31,13 @@ def configure(level: str, form: str) -> logging.Formatter:
     root.setLevel(level.upper())
     logging.captureWarnings(True)
     return formatter
+
+
+def configure_for_one() -> None:
+    """For commands that show the outcome of runs themselves: what runs log, and what goes wrong around them."""
+    configure("info", "text")
+    logging.getLogger("procsched").setLevel(logging.WARNING)
+    logging.getLogger("procsched.run").setLevel(logging.CRITICAL)
 
 
 class JsonFormatter(logging.Formatter):

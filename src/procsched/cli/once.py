@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["once"]
 
 
-@click.command()
+@click.command(short_help="Run the job ID of TASKS.PY once, now, in a worker.")
 @options.TASKS
 @click.argument("job_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
@@ -36,9 +35,7 @@ def once(tasks: str, job_id: str, as_json: bool) -> Status:
     from procsched.cli.selection import HeldScheduler
     from procsched.events import RunEnded
 
-    logs.configure("info", "text")
-    logging.getLogger("procsched").setLevel(logging.WARNING)
-    logging.getLogger("procsched.run").setLevel(logging.CRITICAL)  # the record says it
+    logs.configure_for_one()
     with StopSignals():
         loading.load(tasks)
         scheduler = loading.open_scheduler(HeldScheduler, only={job_id}, workers=1)

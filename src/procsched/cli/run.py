@@ -91,6 +91,7 @@ def run(
         except BaseException:
             scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
             raise
+        session.announce(tasks)
         session.wait(for_, until_idle)
         status = session.stop()
     session.report(as_table=log_format == "text")
@@ -120,6 +121,7 @@ class _Session:
         self._over = threading.Event()
         self._idle = False
         self._death: BaseException | None = None
+        self._watcher = threading.Thread(target=self._watch, name="procsched watch", daemon=True)
         scheduler.subscribe(self.summary, RunEnded)
         scheduler.subscribe(self._on_stopped, SchedulerStopped)
 
@@ -160,13 +162,15 @@ class _Session:
             scheduler.check()
             with loading.telling_authors(tasks):
                 scheduler.release()
-        jobs = len(scheduler.get_jobs())
-        _log.info("%s of %s; Ctrl-C ends it", human.count(jobs, "job"), tasks)
+
+    def announce(self, tasks: str) -> None:
+        jobs = human.count(len(self._scheduler.get_jobs()), "job")
+        _log.info("%s of %s; Ctrl-C ends it", jobs, tasks)
 
     def wait(self, seconds: float | None, until_idle: bool) -> None:
         """Until there is a reason to stop."""
         end = None if seconds is None else time.monotonic() + seconds
-        threading.Thread(target=self._watch, name="procsched watch", daemon=True).start()
+        self._watcher.start()
         while self._signals.first is None and self._alive() and not (self._idle and until_idle):
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
@@ -178,11 +182,10 @@ class _Session:
     def stop(self) -> Status:
         """Let executing runs finish within the grace time, and end the rest."""
         if not self._alive():
-            complain(f"procsched: the scheduler has ended by itself{f': {self._death}' if self._death else ''}")
-            self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
-            return Status.UNUSABLE
+            return self._dead()
         executing = self._executing()
         if executing:
+            self._scheduler.shutdown(wait=False, cancel_futures=True, timeout=self._grace)  # first do, then say
             again = "; the same signal again ends them at once" if self._signals.first else ""
             _log.info(
                 "stopping%s: nothing new starts, %s may take %g s to finish%s",
@@ -195,7 +198,17 @@ class _Session:
             _log.info("stopping%s", self._cause())
         self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=self._grace)
         self._over.wait(2.0)  # the last events are on their way
+        self._watcher.join(2.0)
+        if self._death is not None:
+            return self._dead()
         return Status.FOUND if self._scheduler.stats().aborted else Status.CLEAN
+
+    def _dead(self) -> Status:
+        self._watcher.join(1.0)  # it knows why, in a moment
+        why = f": {str(self._death).splitlines()[0]}" if str(self._death or "") else ""
+        complain(f"procsched: the scheduler has ended by itself{why}")
+        self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+        return Status.UNUSABLE
 
     def report(self, *, as_table: bool) -> None:
         """The last words: how each job did."""

@@ -1,0 +1,174 @@
+"""The guarantee of cancel: after it has returned, no run of that generation starts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from procsched import After, FixedRate, JobState, Outcome, ProcessScheduler, RunEnded
+
+Stage = Any
+Make = Callable[..., ProcessScheduler]
+
+
+def test_cancel_from_several_threads_under_load(make: Make) -> None:
+    """By time stamps: no run's recorded start lies after the return of its job's cancel(), replace or pause."""
+    scheduler = make(workers=2)
+    ends: list[RunEnded] = []
+    scheduler.subscribe(ends.append, RunEnded)
+    returned: dict[int, float] = {}
+    wrong: list[str] = []
+    over = threading.Event()
+
+    def load() -> None:
+        while not over.is_set():
+            try:
+                list(scheduler.map(abs, range(50)))
+            except RuntimeError:
+                return
+
+    def churn(number: int) -> None:
+        for n in range(150):
+            when = After(n % 7 * 0.0005) if n % 2 else FixedRate("1ms", initial_delay=n % 5 * 0.0007)
+            job = scheduler.schedule(abs, when, args=(-1,), id=f"{number}", replace_existing=True)
+            time.sleep(n % 5 * 0.0008)
+            prevented = job.cancel()
+            returned[job.generation] = time.time()
+            if job.state not in (JobState.CANCELLED, JobState.FINISHED) or job.next_run_time is not None:
+                wrong.append(f"{job!r} after cancel")
+            if job.cancel() or (not prevented and job.stats.cancelled):
+                wrong.append(f"{job!r}: cancel told the wrong thing")
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)] + [threading.Thread(target=load)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[:-1]:
+        thread.join(60)
+    over.set()
+    threads[-1].join(60)
+    assert scheduler.wait(30)
+    scheduler.shutdown()
+    scheduler._engine.check_valid()
+    assert wrong == []
+    started = [end.record for end in ends if end.record.generation in returned and end.record.started is not None]
+    late = [r for r in started if r.started is not None and r.started.timestamp() > returned[r.generation] + 2e-6]
+    assert started and late == []
+    unstarted = [end.record for end in ends if end.record.started is None]
+    assert all(record.outcome is Outcome.CANCELLED for record in unstarted)
+
+
+def test_cancel_of_a_run_that_a_worker_holds(one: ProcessScheduler) -> None:
+    """Armed in a worker just before its time, it is still prevented."""
+    one.submit(abs, 1).result(30)
+    prevented = 0
+    for n in range(100):
+        job = one.schedule(abs, After("3ms"), args=(1,))
+        time.sleep(0.001 + n % 10 * 0.0002)
+        if job.cancel():
+            prevented += 1
+            assert job.stats.runs == 0
+    assert prevented > 50 and one.wait(30)
+
+
+def test_a_run_executing_is_never_killed(one: ProcessScheduler, stage: Stage) -> None:
+    """It finishes and is recorded; cancel tells that further runs were prevented, or that nothing was."""
+    recurring = one.schedule(stage.hold, FixedRate("1h"), args=stage.at)
+    stage.entered()
+    assert recurring.cancel() is True and recurring.executing == 1 and recurring.state is JobState.CANCELLED
+    stage.open()
+    assert recurring.wait(30) and recurring.last is not None and recurring.last.outcome is Outcome.SUCCEEDED
+    once = one.schedule(stage.hold, After(0), args=stage.at)
+    stage.entered()
+    assert once.cancel() is False
+    stage.open()
+    assert once.wait(30) and once.stats.succeeded == 1
+
+
+def test_cancel_frees_function_and_arguments(one: ProcessScheduler) -> None:
+    """At once, not when its time comes; 20,000 jobs leave no heap behind."""
+    jobs = [one.schedule(abs, After("1d"), args=(n,)) for n in range(20_000)]
+    started = time.monotonic()
+    assert all(job.cancel() for job in jobs)
+    assert (time.monotonic() - started) / 20_000 < 0.0005
+    engine = one._engine
+    assert one.wait(30) and one.stats().scheduled == 0
+    assert sum(len(heap._entries) for heap in (engine.timetable.queues._mono, engine.timetable.queues._ready)) < 1000
+    assert all(job._row.payload is None for job in jobs)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "replace", "reschedule"])
+def test_what_waits_for_a_worker_is_prevented(one: ProcessScheduler, stage: Stage, verb: str) -> None:
+    """Due, behind a run that executes: it never starts."""
+    one.submit(stage.hold, *stage.at)
+    stage.entered()
+    job = one.schedule(stage.hold, After(0), args=stage.at, id="a")
+    assert not job.wait(0.05)
+    if verb == "replace":
+        one.schedule(abs, After(0), args=(1,), id="a", replace_existing=True)
+    elif verb == "reschedule":
+        job.reschedule(After("1h"))
+    else:
+        getattr(job, verb)()
+    stage.open()
+    one.submit(abs, 1).result(30)
+    assert stage.nobody()
+
+
+def test_a_calls_cancel_races_with_its_start(one: ProcessScheduler) -> None:
+    """Whichever wins, the Future and the account agree."""
+    one.submit(abs, 1).result(30)
+    cancelled = 0
+    for n in range(500):
+        future = one.submit(abs, -n)
+        if n % 3:
+            time.sleep(n % 5 * 0.00005)
+        if future.cancel():
+            cancelled += 1
+            assert future.cancelled()
+        else:
+            assert future.result(30) == n
+    assert one.wait(30)
+    stats = one.stats()
+    assert (stats.cancelled, stats.succeeded, stats.executing) == (cancelled, 501 - cancelled, 0)
+
+
+def test_threads_change_everything_at_once(make: Make) -> None:
+    """Schedule, cancel, pause, resume, run_now and list from many threads: no error, and the laws hold."""
+    scheduler = make(workers=2)
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        from procsched import JobLookupError
+
+        for n in range(200):
+            try:
+                job = scheduler.schedule(abs, FixedRate("2ms"), args=(n,), id=f"{n % 5}", replace_existing=True)
+                job.pause()
+                scheduler.get_jobs()
+                job.run_now()
+                job.resume()
+                scheduler.stats(), scheduler.workers(), scheduler.health(), job.next_run_time
+                job.reschedule(FixedRate("3ms"))
+                if (n + seed) % 3 == 0:
+                    scheduler.cancel(job.id)
+            except JobLookupError:
+                pass
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    scheduler._engine.check_valid()
+    for job in scheduler.get_jobs():
+        job.cancel()
+    assert scheduler.wait(30)
+    stats = scheduler.stats()
+    assert stats.started == stats.ended and scheduler.health().ok
