@@ -713,15 +713,12 @@ class Shadow:
         if job is None:
             self.gone(run, finished)
             return effects
-        retry = job.options.retry
-        tries = retry is not None and run.attempt < retry.attempts and not self.closed and self.is_current(run)
-        failed = outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
-        if tries and (failed or (outcome is Outcome.CRASHED and retry.on_crash)):
-                pause = SECOND * 2 ** (run.attempt - 1)
-                effects.retry_at = run.due = run.expected = max(finished, self.now[0]) + pause
-                run.attempt += 1
-                run.where, run.in_wall, run.order = "backoff", False, self.stamp()
-                return effects
+        if self.tries_again(job, run, outcome):
+            pause = SECOND * 2 ** (run.attempt - 1)
+            effects.retry_at = run.due = run.expected = max(finished, self.now[0]) + pause
+            run.attempt += 1
+            run.where, run.in_wall, run.order = "backoff", False, self.stamp()
+            return effects
         current = self.is_current(run)
         self.gone(run, finished)
         if current:

@@ -216,6 +216,29 @@ def test_wall_and_monotonic_jobs_share_one_queue() -> None:
     assert [run.row.id for run in driver.at(9).take(10) if run.row] == ["earlier", "later", "last"]
 
 
+def test_among_recurring_jobs_the_one_planned_first_comes_first() -> None:
+    """Slots that are due together are served in the order in which they were planned: whose run ended first."""
+    driver = Driver()
+    driver.add(rate(), "a")
+    driver.add(rate(), "b")
+    for run in reversed(driver.take(2)):
+        driver.end(run)
+    assert [run.row.id for run in driver.at(10).take(2) if run.row] == ["b", "a"]
+
+
+def test_what_was_held_has_kept_its_place() -> None:
+    """A slot that had to step aside for an extra run of its job comes before what became due together with it."""
+    driver = Driver()
+    row = driver.add(rate(initial_delay=10), "first")
+    extra = driver.table.run_now(row, driver.now)
+    driver.start()
+    driver.add(After(10), "second")
+    driver.add(After(10), "third")
+    assert [taken.row.id for taken in driver.at(10).take(1) if taken.row] == ["second"]
+    driver.end(extra)
+    assert [taken.row.id for taken in driver.take(5) if taken.row] == ["first", "third"]
+
+
 def test_what_comes_back_has_kept_its_place() -> None:
     """Put back in reverse, runs come out again in their old order, before what is newer."""
     driver = Driver()
@@ -282,6 +305,19 @@ def test_a_rescheduled_job_does_not_miss_what_its_own_old_run_holds_up() -> None
     driver.end(old)
     run = driver.start()
     assert (driver.planned(run), run.generation, row.missed) == (10, 2, 0)
+
+
+def test_hands_of_an_older_generation_do_not_make_a_job_busy() -> None:
+    """Two instances, one of them an old generation's: the slot that both hold up is late under SKIP, not missed."""
+    driver = Driver()
+    row = driver.add(After(0), max_instances=2)
+    old = driver.start()
+    driver.table.reschedule(row, rate(Missed.SKIP), driver.now)
+    driver.at(0).start()
+    driver.at(10)
+    assert driver.take() == []
+    driver.at(13).end(old)
+    assert driver.planned(driver.start()) == 10
 
 
 def test_many_generations_wait_for_all_their_ghosts() -> None:
@@ -448,6 +484,29 @@ def test_a_job_resumed_before_its_run_was_taken_back_still_goes_on() -> None:
     driver.table.drop(run, driver.at(3).now)
     driver.table.check_valid()
     assert driver.trace(until=10) == ["10"]
+
+
+def test_an_extra_run_of_a_paused_job_that_came_back_waits_on() -> None:
+    """Its worker died before it claimed it: a pause is no reason to drop it."""
+    driver = Driver()
+    row = driver.add(rate())
+    driver.table.pause(row, driver.now)
+    extra = driver.table.run_now(row, driver.now)
+    assert driver.take() == [extra]
+    driver.put_back(extra)
+    assert (row.extra, driver.take()) == (extra, [extra])
+
+
+def test_a_further_attempt_that_came_back_is_still_in_hand() -> None:
+    """Taken back unclaimed, a retry counts for max_instances all the while."""
+    driver = Driver()
+    row = driver.add(rate(), retry=Retry(2, backoff=1))
+    run = driver.start()
+    driver.end(run, Outcome.FAILED)
+    driver.table.run_now(row, driver.now)
+    assert driver.at(1).take() == [run]
+    driver.put_back(run)
+    assert (row.hands, row.executing, driver.take(5)) == (1, 1, [run])
 
 
 def test_extra_runs_are_made_while_paused() -> None:
@@ -751,6 +810,16 @@ def test_after_a_small_step_back_no_slot_is_served_twice() -> None:
         driver.step_wall(step)
     assert len(served) == len(set(served)) == 3
     assert row.planned == served[-1] + Hourly.period
+
+
+@pytest.mark.parametrize(("hours", "anew"), [(3, False), (3.01, True)])
+def test_three_hours_back_is_a_small_step(hours: float, anew: bool) -> None:
+    """The bound is Debian cron's."""
+    driver = Driver()
+    row = driver.add(Hourly())
+    planned = row.planned
+    driver.step_wall(-hours * 3600)
+    assert (row.planned < planned) is anew
 
 
 def test_small_steps_back_do_not_add_up_over_the_years() -> None:
