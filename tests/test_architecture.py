@@ -17,7 +17,6 @@ PURE = {
     "contextlib", "copy", "cronsim", "dataclasses", "datetime",
     "decimal", "difflib",
     "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "typing", "zoneinfo",
-    "concurrent.futures",
 }  # fmt: skip
 LIGHT = {"procsched.context", "procsched.spool", "procsched.wire", "procsched.mapping", "procsched.taskfile"}
 
