@@ -21,14 +21,15 @@ __all__ = ["Mailbox"]
 class _Call:
     """A question whose asker waits."""
 
-    __slots__ = ("answer", "args", "done", "error", "fn")
+    __slots__ = ("answer", "answered", "args", "error", "fn")
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.fn = fn
         self.args = args
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.done = threading.Event()
+        self.answered = threading.Lock()
+        self.answered.acquire()
 
     def __call__(self) -> None:
         try:
@@ -37,7 +38,7 @@ class _Call:
             self.error = error
             raise  # the loop must know too: an error in it that nobody understands ends it
         finally:
-            self.done.set()
+            self.answered.release()
 
 
 class Mailbox:
@@ -85,7 +86,7 @@ class Mailbox:
             return fn(*args)
         call = _Call(fn, args)
         self.post(call)
-        call.done.wait()
+        call.answered.acquire()  # not an Event, whose wait a Ctrl-C can break
         if call.error is not None:
             raise SchedulerClosed("the scheduler's loop has ended") from call.error
         return call.answer
@@ -122,7 +123,7 @@ class Mailbox:
                 break
             if isinstance(call, _Call):
                 call.error = SchedulerClosed("the scheduler's loop has ended")
-                call.done.set()
+                call.answered.release()
         self._nudged = False
 
     def __bool__(self) -> bool:
