@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from procsched.core.model import JobState, Missed, Outcome, Priority, ReadyOrder, Timebase
     from procsched.core.retry import Retry
     from procsched.core.schedules import After, At, FixedDelay, FixedRate, Schedule
+    from procsched.definitions import job
     from procsched.errors import (
         AlreadyRunning,
         ConflictingIdError,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from procsched.jobs import Job
     from procsched.records import RunError, RunRecord, Waited
     from procsched.scheduler import ProcessScheduler
-    from procsched.taskfile import job
 
 __all__ = [
     "After",
@@ -118,6 +118,7 @@ _NAMES_OF = {
     "procsched.core.model": "JobState Missed Outcome Priority ReadyOrder Timebase",
     "procsched.core.retry": "Retry",
     "procsched.core.schedules": "After At FixedDelay FixedRate Schedule",
+    "procsched.definitions": "job",
     "procsched.errors": (
         "AlreadyRunning ConflictingIdError InternalError JobLookupError NotShippable PoolUnusable ProcschedError"
         " RemoteError RunAborted RunTimedOut SchedulerClosed SchedulerFull TaskFileError WorkerCrashed"
@@ -129,7 +130,6 @@ _NAMES_OF = {
     "procsched.jobs": "Job",
     "procsched.records": "RunError RunRecord Waited",
     "procsched.scheduler": "ProcessScheduler",
-    "procsched.taskfile": "job",
 }
 _HOMES = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 

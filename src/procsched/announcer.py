@@ -25,7 +25,7 @@ _log = logging.getLogger("procsched.scheduler")
 _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
-"""Pieces of news kept for subscribers that are slower than the scheduler; beyond it the newest are dropped, counted."""
+"""News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one

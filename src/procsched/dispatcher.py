@@ -29,7 +29,7 @@ SECOND = 1_000_000_000
 
 
 class Dispatcher:
-    """Turns of the loop, over the engine's parts. All of it runs in the loop's thread, unless it says otherwise."""
+    """Turns of the loop, over the engine's parts. It runs in the loop's thread, except where it says otherwise."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -169,8 +169,8 @@ def check_callable_initializer(initializer: object, initargs: object) -> tuple[C
 
 def ship_initializer(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> bytes:
     """Pickle of ``(initializer, initargs)``."""
-    from procsched import blame, pickling
-    from procsched.callables import refuse_what_never_runs
+    from procsched.shipping import blame, pickling
+    from procsched.shipping.callables import refuse_what_never_runs
 
     refuse_what_never_runs(initializer)
     try:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from procsched.clock import Clock
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now, ReadyOrder
     from procsched.core.schedules import Schedule
-    from procsched.core.timetable import Changes
     from procsched.pool.api import Pool, PoolSettings
     from procsched.series import Series
 
@@ -246,6 +246,7 @@ class Engine:
             error = wrapped
         self.failure = error
         self.gate.close()
+        self.mailbox.read_on()
         try:
             self.settling.fail_all(error)
         except BaseException:
@@ -255,6 +256,7 @@ class Engine:
         """The last act of the loop: workers, threads, news."""
         last_acts: tuple[Callable[[], object], ...] = (
             partial(self.pool.close, LAST_WORDS),
+            self.mailbox.read_on,
             self.mailbox.close,
             partial(self.dispatcher.announce, events.SchedulerStopped, self.name),
             self.dispatcher.tell,
@@ -381,6 +383,7 @@ class Engine:
             run = self.timetable.run_now(row, self.now())
             if run.future is None:
                 run.future = self._future_of(run)
+                self.settling.open.add(run)
             future: RunFuture = run.future
         self._post(_nothing)
         return future
@@ -430,6 +433,7 @@ class Engine:
                 self.gate.release()
                 self.check_open()
             run.cost = self.offering.cost_of_call(run)
+            self.settling.open.add(run)
             self.timetable.submit(run, now, when=when, timebase=timebase)
         self.mailbox.nudge()
         return future

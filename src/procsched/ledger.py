@@ -33,8 +33,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Line = tuple[Any, ...]
 """A RunRecord as atoms: (job id, number, generation, attempt, planned, started or 0, finished [wall ns], lateness,
-duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError, the body of a report, or
-LargeError), result size, waited for the loop, waited for a worker [ns], held by)"""
+duration, cpu time [ns], max rss, slot, pid, outcome's value, error (None, RunError, the body of a report,
+or LargeError), result size, waited for the loop, waited for a worker [ns], held by)"""
 
 
 def instant(wall_ns: int) -> datetime:

@@ -6,6 +6,7 @@ handler or a garbage collection may post in the middle of another post.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Mailbox"]
+
+_log = logging.getLogger("procsched.scheduler")
 
 
 class _Call:
@@ -97,6 +100,19 @@ class Mailbox:
         calls = self._calls
         while calls:
             calls.popleft()()
+
+    def read_on(self) -> None:
+        """The loop is at its end, perhaps by an error: what was only told is done still; who asks is refused later."""
+        calls = self._calls
+        for _ in range(len(calls)):
+            call = calls.popleft()
+            if isinstance(call, _Call):
+                calls.append(call)
+                continue
+            try:
+                call()
+            except BaseException:
+                _log.critical("what was left to do at the end went wrong; please report this", exc_info=True)
 
     def about_to_sleep(self) -> bool:
         """From now on posts wake the loop; False when there is mail already, so that it doesn't sleep at all."""

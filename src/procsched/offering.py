@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
+    from procsched.core.changes import Changes
     from procsched.core.model import Now, Run
     from procsched.core.roster import Roster, Slot
-    from procsched.core.timetable import Changes, Timetable
+    from procsched.core.timetable import Timetable
     from procsched.pool.api import Pool
 
 __all__ = ["Offering"]
@@ -247,8 +248,12 @@ class Offering:
     def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
         """What kept a run: the holders of the workers, or else whatever is known."""
         row = run.row
-        by_the_wall = row is not None and row.schedule.timebase is Timebase.WALL
-        if by_the_wall and self._stepped_at and run.expected < self._stepped_at <= run.noticed:
+        if (
+            row is not None
+            and row.schedule.timebase is Timebase.WALL
+            and run.noticed >= self._stepped_at > 0
+            and run.expected < self._stepped_at <= now.mono
+        ):
             return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker

@@ -260,7 +260,7 @@ class ProcessScheduler(Executor):
 
     def _id_for(self, fn: object, id: object) -> str:
         if id is None:
-            from procsched.callables import short_name
+            from procsched.shipping.callables import short_name
 
             name, engine = short_name(fn), self._engine
             while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:

@@ -17,9 +17,9 @@ from procsched.ledger import LargeError, instant, job_id_of
 from procsched.records import RunError
 
 if TYPE_CHECKING:
+    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now
     from procsched.core.roster import Slot
-    from procsched.core.timetable import Changes
     from procsched.engine import Engine
     from procsched.pool import api
 
@@ -33,6 +33,9 @@ class Settling:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.open: set[Run] = set()
+        """Runs that have started, or that somebody waits for, until they have been told their end. Between two places
+        a run is in neither: an error in the loop at that moment mustn't make it forgotten."""
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
@@ -42,6 +45,7 @@ class Settling:
         if row is not None and row.notes is not None and (row.notes.waiters or row.notes.series):
             with self._engine.lock:
                 run.followers = row.notes.followers_of(run)
+                self.open.add(run)
         return run.future is not None or bool(run.followers)
 
     def claimed(self, run: Run, start: int) -> None:
@@ -74,6 +78,7 @@ class Settling:
         with engine.lock:
             if not run.started:
                 engine.ledger.started += 1
+                self.open.add(run)
             engine.timetable.started(run)
 
     def _set_alarms(self, slot: Slot, run: Run) -> None:
@@ -218,6 +223,7 @@ class Settling:
         run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        self.open.discard(run)
         if run.row is None:
             engine.gate.release()
         run.payload = run.last = run.notes = None
@@ -297,13 +303,12 @@ class Settling:
         now = engine.now()
         with engine.lock:
             rows = list(engine.timetable.jobs.values())
-            runs = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
-            runs += engine.roster.holding()
+            runs = dict.fromkeys(self.open)
+            waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:
-                runs += row.live
+                waiting += row.live
+            runs.update(dict.fromkeys(run for run in waiting + engine.roster.holding() if run.place is not Place.DONE))
         for run in runs:
-            if run.place is Place.DONE:
-                continue
             run.place = Place.DONE
             if run.started:
                 line = engine.ledger.line(run, Outcome.ABORTED, now, attempt=run.attempt, finished=now.mono)

@@ -22,76 +22,21 @@ import os
 import sys
 from _thread import get_ident
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
+
+from procsched.definitions import DEFINITIONS, definitions_in
+from procsched.tracebacks import passed_through_user_code, trimmed_traceback
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from types import ModuleType
 
-    from procsched.core.schedules import Schedule
+    from procsched.definitions import JobDefinition
     from procsched.errors import TaskFileError
-    from procsched.jobs import Job
-    from procsched.scheduler import ProcessScheduler
 
-__all__ = [
-    "JobDefinition",
-    "TaskFile",
-    "import_source",
-    "is_loading",
-    "job",
-    "load",
-    "loaded_sources",
-    "passed_through_user_code",
-    "source_of",
-    "trimmed_traceback",
-]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-_DEFINITIONS = "__procsched_jobs__"  # in the globals of the module, so that they live and die with it
-
-_OPTIONS = (  # what ProcessScheduler.schedule takes by keyword
-    "args",
-    "id",
-    "kwargs",
-    "max_instances",
-    "misfire_grace_time",
-    "pause_after_failures",
-    "priority",
-    "replace_existing",
-    "retry",
-    "tags",
-    "timeout",
-    "warn_after",
-)
+__all__ = ["TaskFile", "import_source", "is_loading", "load", "source_of"]
 
 _sources: dict[str, str] = {}  # module name -> absolute path, of every file that was loaded here
 _loading: list[tuple[int, str]] = []  # (thread, path) of the files that are executing right now
-
-
-class JobDefinition:
-    """One ``@job``: a function, when it runs, and the options that `ProcessScheduler.schedule` takes besides."""
-
-    __slots__ = ("fn", "id", "options", "place", "when")
-
-    def __init__(self, fn: Callable[..., Any], when: Schedule | datetime, options: dict[str, Any], place: str) -> None:
-        self.fn = fn
-        self.when = when
-        self.id: str = options["id"]
-        self.options = options
-        self.place = place
-        """File and line of the decorator, for messages."""
-
-    def schedule_on(self, scheduler: ProcessScheduler) -> Job:
-        """Schedule it; what that raises gets a note that says which job it was, and where it stands."""
-        try:
-            return scheduler.schedule(self.fn, self.when, **self.options)
-        except Exception as error:
-            error.add_note(f"This is about the job {self.id!r}, at {self.place}")
-            raise
-
-    def __repr__(self) -> str:
-        return f"<job {self.id!r} of {self.place}>"
 
 
 class TaskFile:
@@ -106,38 +51,6 @@ class TaskFile:
         self.jobs = jobs
         self.setup: Callable[[Any], object] | None = getattr(module, "setup", None)
         """The file's own ``def setup(scheduler)``, which makes further jobs."""
-
-
-def job(when: Schedule | datetime, **options: Any) -> Callable[[_F], _F]:
-    """Make the decorated function a job of its task file.
-
-    ``options`` are the keyword arguments of `ProcessScheduler.schedule`; ``id`` defaults to the function's name. The
-    function itself stays as it is. Raises `TypeError` where the decorator stands, for what no scheduler could run.
-    """
-    _check_when(when)
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown:
-        import difflib
-
-        near = difflib.get_close_matches(unknown[0], _OPTIONS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_OPTIONS)}"
-        raise TypeError(f"job() has no option {unknown[0]!r}; {hint}")
-    frame = sys._getframe(1)
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-    def define(fn: _F) -> _F:
-        _check_function(fn)
-        given = dict(options)
-        if given.get("id") is None:
-            given["id"] = getattr(fn, "__name__", None) or type(fn).__name__
-        definition = JobDefinition(fn, when, given, place)
-        # The file in which @job stands, or that of the function, when a helper elsewhere wraps @job.
-        homes = {id(home): home for home in (frame.f_globals, getattr(fn, "__globals__", frame.f_globals))}
-        for home in homes.values():
-            _definitions_in(home).append(definition)
-        return fn
-
-    return define
 
 
 def load(path_or_module: str | os.PathLike[str] | ModuleType) -> TaskFile:
@@ -166,11 +79,6 @@ def source_of(module_name: str) -> tuple[str, str] | None:
     """(module name, path) when that module is a task file loaded here: a worker has to load it the same way."""
     path = _sources.get(module_name)
     return None if path is None else (module_name, path)
-
-
-def loaded_sources() -> list[tuple[str, str]]:
-    """(module name, path) of every task file loaded here, in the order in which they were."""
-    return list(_sources.items())
 
 
 def is_loading() -> bool:
@@ -283,18 +191,8 @@ def _is_file_of(module: ModuleType, path: str) -> bool:
 # ---------------------------------------------------------------------------------------------------------- its jobs
 
 
-def _definitions_in(home: dict[str, Any]) -> list[JobDefinition]:
-    """The list that the globals of a module keep; a new one when the module was reloaded, in the same globals."""
-    spec = home.get("__spec__")
-    made_for, definitions = home.get(_DEFINITIONS, (spec, None))
-    if definitions is None or made_for is not spec:
-        definitions = []
-        home[_DEFINITIONS] = (spec, definitions)
-    return cast("list[JobDefinition]", definitions)
-
-
 def _read(module: ModuleType, shown: str, source: tuple[str, str] | None) -> TaskFile:
-    task_file = TaskFile(module, source, list(_definitions_in(vars(module))))
+    task_file = TaskFile(module, source, list(definitions_in(vars(module))))
     places: dict[str, str] = {}
     for definition in task_file.jobs:
         if definition.id in places:
@@ -323,40 +221,10 @@ def _jobs_elsewhere(module: ModuleType) -> str:
     """Imported functions are not jobs of the importer; whoever expects that is told what to write."""
     for value in vars(module).values():
         home = sys.modules.get(getattr(value, "__module__", None) or "")
-        if home is not None and home is not module and _DEFINITIONS in vars(home):
+        if home is not None and home is not module and DEFINITIONS in vars(home):
             name = home.__name__
             return f". The jobs that it imports are those of {name}: def setup(scheduler): scheduler.load({name})"
     return ""
-
-
-def _check_when(when: object) -> None:
-    if hasattr(when, "first") and hasattr(when, "next") and not isinstance(when, type):
-        return
-    from datetime import datetime
-
-    if isinstance(when, datetime):
-        return
-    if callable(when) and not isinstance(when, type):
-        raise TypeError('job() wants to know when to run: write @job(FixedRate("30s")) instead of @job')
-    raise TypeError(
-        f'job() wants a schedule, not {when!r}: FixedRate("30s") for a period, FixedDelay("30s") for a pause'
-        ' after each run, After("30s") for once, Daily("02:00"), Cron("0 2 * * *") or an aware datetime'
-    )
-
-
-def _check_function(fn: object) -> None:
-    import inspect
-
-    if not callable(fn):
-        raise TypeError(f"@job stands above {fn!r}, which can't be called")
-    inner = fn
-    while hasattr(inner, "func") and hasattr(inner, "keywords"):  # functools.partial, without importing it
-        inner = inner.func
-    name = getattr(inner, "__qualname__", repr(inner))
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TypeError(f"{name} is an async function; a job is an ordinary one, which may call asyncio.run() itself")
-    if inspect.isgeneratorfunction(inner):
-        raise TypeError(f"{name} is a generator function: calling it would run nothing. Take the yield out of it")
 
 
 # ------------------------------------------------------------------------------------------------------------ errors
@@ -402,42 +270,3 @@ def _import_hint(shown: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f". Is {error.name} installed for {sys.executable}? Modules beside the file are found as well"
     return ""
-
-
-def passed_through_user_code(error: BaseException) -> bool:
-    """Whether the traceback of the error itself, its causes aside, has a frame that is neither ours nor importlib's."""
-    frames = error.__traceback__
-    while frames is not None:
-        if not _is_ours(frames.tb_frame.f_code.co_filename):
-            return True
-        frames = frames.tb_next
-    return False
-
-
-def trimmed_traceback(error: BaseException) -> str:
-    """The traceback of an error as its author should see it: frames of procsched and of importlib are left out."""
-    import traceback
-
-    shown = traceback.TracebackException.from_exception(error)
-    seen: set[int] = set()
-
-    def trim(one: traceback.TracebackException | None) -> None:
-        if one is None or id(one) in seen:
-            return
-        seen.add(id(one))
-        kept = [frame for frame in one.stack if not _is_ours(frame.filename)]
-        one.stack = traceback.StackSummary.from_list(kept)
-        trim(one.__cause__)
-        trim(one.__context__)
-        for inner in one.exceptions or ():
-            trim(inner)
-
-    trim(shown)
-    return "".join(shown.format())
-
-
-_OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib")
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(_OURS)

@@ -21,16 +21,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched import context
-from procsched.callables import refuse_what_never_runs, short_name
 from procsched.clock import Clock
 from procsched.core.durations import duration_ns
 from procsched.core.model import Outcome
 from procsched.errors import NotShippable, RemoteError
 from procsched.events import RunEnded
 from procsched.jobs import Job
-from procsched.payload import Payload, ship
 from procsched.pool.api import Died, Ended, Started, Up, Voided
 from procsched.scheduler import ProcessScheduler
+from procsched.shipping.callables import refuse_what_never_runs, short_name
+from procsched.shipping.payload import Payload, ship
 from procsched.wire import WANT_VALUE, Failure, Function
 
 if TYPE_CHECKING:

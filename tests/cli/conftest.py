@@ -84,8 +84,10 @@ class Program:
             status = self.process.wait(bound)
         except subprocess.TimeoutExpired:
             pytest.fail(f"still there after {bound} s:\n{self.stdout}\n{self.stderr}")
-        _, alive = psutil.wait_procs(descendants, 5)
-        assert not alive, f"left behind: {alive}"
+        deadline = time.monotonic() + 5
+        while alive := [process for process in descendants if _is_alive(process)]:
+            assert time.monotonic() < deadline, f"left behind: {alive}"
+            time.sleep(0.01)
         for reader in self._readers:
             reader.join(BOUND)  # also proves that nobody holds its output open
             assert not reader.is_alive()
@@ -101,6 +103,13 @@ class Program:
         self.process.wait()
         for reader in self._readers:
             reader.join()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

@@ -86,3 +86,13 @@ def test_a_file_that_no_worker_can_load(run: Fixture, write: Fixture) -> None:
     """)
     program = run("check", path, status=1)
     assert "only the parent has this" in program.stdout + program.stderr
+
+
+def test_arguments_that_do_not_fit(run: Fixture, write: Fixture) -> None:
+    """A function that wants what its job doesn't give would fail in every run."""
+    path = write("""
+        @job(FixedRate("1s"))
+        def work(point): ...
+    """)
+    program = run("check", path, status=1)
+    assert "wrong  work  it can't be called with its arguments: missing a required argument: 'point'" in program.stdout

@@ -76,12 +76,21 @@ def test_a_run_that_never_started_has_no_duration(plain: LineFormatter, caplog: 
     assert text.split() == ["report", "#12", "skipped", "1", "min", "10", "s", "late"]
 
 
+def test_a_run_that_is_late_by_a_second_says_why(plain: LineFormatter, caplog: pytest.LogCaptureFixture) -> None:
+    """A few milliseconds are nobody's question."""
+    late = line(plain, ended(lateness=1.0, held_by="2 of 2 workers busy, 1 with complexity"), caplog)
+    assert late.endswith("1.00 s late  worker 1  (2 of 2 workers busy, 1 with complexity)")
+    assert line(plain, ended(lateness=0.9, held_by="no worker was up"), caplog).endswith("late  worker 1")
+
+
 def test_a_record_of_a_run_says_whose_it_is(plain: LineFormatter) -> None:
     record = logging.makeLogRecord(
         {"name": "mine", "msg": "half of it", "levelno": 30, "levelname": "WARNING"}
         | {"job": "report", "run": 3, "process": 42}
     )
     assert plain.format(record)[10:] == "warning: mine: half of it  (report #3, pid 42)"
+    record.msg = "two\nlines"
+    assert plain.format(record)[10:] == "warning: mine: two  (report #3, pid 42)\n          lines"
 
 
 def test_a_new_day_is_told(plain: LineFormatter) -> None:

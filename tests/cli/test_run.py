@@ -50,7 +50,7 @@ def test_a_failure_is_shown_with_both_tracebacks(run: Fixture, write: Fixture) -
 
 
 def test_it_ends_after_a_time(run: Fixture, write: Fixture) -> None:
-    program = run("run", write("@job(FixedDelay('10ms'))\ndef tick(): ..."), "--for", "300ms", "--workers", 1)
+    program = run("run", write("@job(FixedDelay('10ms'))\ndef tick(): ..."), "--for", "2s", "--workers", 1)
     assert "tick      #2     succeeded" in program.stderr
     assert "stopping" in program.stderr
 

@@ -162,7 +162,7 @@ def _until_full(descriptor: int) -> None:
 
     waiting, before, unchanged = array.array("i", [0]), 0, 0
     deadline = time.monotonic() + 60
-    while unchanged < 30 or not before:  # lines don't cross pages, so a full pipe may hold less than it could
+    while unchanged < 30 or before < 20_000:  # lines don't cross pages: a full pipe may hold less than it could
         assert time.monotonic() < deadline
         time.sleep(0.01)
         fcntl.ioctl(descriptor, termios.FIONREAD, waiting)

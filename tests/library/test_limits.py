@@ -63,9 +63,10 @@ def test_a_memory_limit_below_a_fresh_worker(make: Make, caplog: Any) -> None:
     """One warning and at most one replacement a minute."""
     scheduler = make(workers=2, max_memory_per_child="1MiB")
     pids = set()
-    for _ in range(15):
-        scheduler.submit(sum, range(1_000_000)).result(30)
+    for _ in range(10):
+        scheduler.submit(sum, range(2_000_000)).result(30)
         pids.add(scheduler.submit(os.getpid).result(30))
+    pids |= {scheduler.submit(os.getpid).result(30) for _ in range(20)}
     scheduler.shutdown()
     assert len(pids) <= 3
     assert sum("max_memory_per_child" in record.getMessage() for record in caplog.records) == 1

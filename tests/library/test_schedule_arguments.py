@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import socket
 import threading
@@ -218,15 +219,16 @@ class AsyncCallable:
 
 @pytest.mark.parametrize(
     "fn",
-    [coroutine, generator, async_generator, AsyncCallable(), partial(coroutine), partial(generator)],
+    [coroutine, generator, async_generator, AsyncCallable(), *map(functools.partial, (coroutine, generator))],
 )
 def test_what_would_never_run(scheduler: ProcessScheduler, fn: Any) -> None:
     """Coroutine and generator functions, wrapped or not, are refused by schedule and submit."""
-    for call in (
+    calls = (
         lambda: scheduler.schedule(fn, After(1)),
         lambda: scheduler.submit(fn),
         lambda: scheduler.submit_after(1, fn),
-    ):
+    )
+    for call in calls:
         with pytest.raises(TypeError, match=r"async|coroutine|generator"):
             call()
 

@@ -53,7 +53,9 @@ def test_executing_runs_finish(one: ProcessScheduler, stage: Stage) -> None:
     assert thread.is_alive()
     stage.open()
     thread.join(30)
-    assert not thread.is_alive() and [record.outcome for record in job.history] == [Outcome.SUCCEEDED]
+    assert not thread.is_alive()
+    # A slot may have come due before the loop heard of the shutdown: then it was dropped, with a record.
+    assert [record.outcome for record in job.history if record.outcome.started] == [Outcome.SUCCEEDED]
     assert job.state is JobState.CANCELLED and one.get_jobs() == []
 
 

@@ -70,7 +70,7 @@ def test_every_outcome_has_its_level(caplog: Caplog, record: Make, outcome: Outc
 
 def test_lateness_is_explained(caplog: Caplog, record: Make) -> None:
     log.log_event(RunEnded(record(held_by="8 workers busy, 5 with train")))
-    assert "held by 8 workers busy, 5 with train" in only(caplog).getMessage()
+    assert "late (8 workers busy, 5 with train)" in only(caplog).getMessage()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from workerlike import call_elsewhere
 
 from procsched import wire
-from procsched.payload import ship, ship_arguments
+from procsched.shipping.payload import ship, ship_arguments
 from procsched.spool import Spooled
 
 

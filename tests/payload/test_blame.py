@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from procsched import payload as module
 from procsched.errors import NotShippable
-from procsched.payload import ship
+from procsched.shipping import payload as module
+from procsched.shipping.payload import ship
 
 
 class Holder:

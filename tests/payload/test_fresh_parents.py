@@ -135,7 +135,7 @@ def test_a_file_loaded_by_path_in_a_script_is_shipped(tmp_path: Path) -> None:
 def test_plain_calls_import_no_cloudpickle(tmp_path: Path) -> None:
     """By name and with plain arguments, shipping needs nothing heavy."""
     code = (
-        "import sys, json\nfrom procsched.payload import ship\nship(json.dumps, (1, 'a'), {'indent': 2})\n"
+        "import sys, json\nfrom procsched.shipping.payload import ship\nship(json.dumps, (1, 'a'), {'indent': 2})\n"
         "print([m for m in ('cloudpickle', 'numpy', 'loky') if m in sys.modules])"
     )
     assert run("-c", code, cwd=tmp_path) == "[]\n"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from procsched import payload as module
-from procsched.payload import ship
+from procsched.shipping import payload as module
+from procsched.shipping.payload import ship
 
 
 def named(x: int = 0) -> int:
@@ -93,8 +93,10 @@ def test_an_unchanged_function_of_a_script_has_one_key() -> None:
         ("def f(): return f.v", "f.v = 1"),
         ("def f(): return 1", "f.__code__ = (lambda: 2).__code__"),
         ("import math\ndef f(): return math.pi", "import cmath as math"),
-        ("def make():\n n = 1\n def f(): return n\n def up():\n  nonlocal n\n  n = 2\n return f, up\n"
-         "f, up = make()", "up()"),
+        (
+            "def make():\n n = 1\n def f(): return n\n def up():\n  nonlocal n\n  n = 2\n return f, up\nf, up = make()",
+            "up()",
+        ),
         ("def make():\n    n = [1]\n    def f(): return n\n    return f, n\nf, n = make()", "n.append(2)"),
     ],
 )  # fmt: skip

@@ -21,8 +21,8 @@ import cloudpickle
 import pytest
 from workerlike import SEARCH, call_elsewhere, run_elsewhere
 
-from procsched.homes import Way, home_of
-from procsched.payload import ship
+from procsched.shipping.homes import Way, home_of
+from procsched.shipping.payload import ship
 from procsched.wire import Function
 
 

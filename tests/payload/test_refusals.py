@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from procsched.errors import NotShippable
-from procsched.payload import ship
+from procsched.shipping.payload import ship
 
 
 async def coroutine() -> int:

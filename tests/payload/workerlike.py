@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from procsched.payload import Payload, ship
+from procsched.shipping.payload import Payload, ship
 from procsched.spool import Spooled
 
 SEARCH = list(sys.path)  # as it was when "the workers" were started

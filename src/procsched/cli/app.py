@@ -24,7 +24,14 @@ __all__ = ["call", "procsched"]
 def procsched() -> None:
     """CPU-heavy periodic work on a fixed pool of worker processes.
 
-    A task file is a Python file with functions under @job(…). Try: procsched run examples/tasks.py
+    A task file is a Python file with functions under @job(…):
+
+    \b
+        from procsched import FixedRate, job
+
+    \b
+        @job(FixedRate("30s"))
+        def work(): ...
     """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ __all__ = ["check"]
 _PATIENCE = 120.0  # seconds until a worker that doesn't answer is given up
 
 
-@click.command()
+@click.command(short_help="Send every job of TASKS.PY to a real worker, and run none.")
 @options.TASKS
 def check(tasks: str) -> Status:
     """Load TASKS.PY and ship every job to a real worker and back, without running any.
@@ -73,6 +74,12 @@ def _is_over(plan: Plan) -> bool:
 
 def _fault(scheduler: ProcessScheduler, plan: Plan, source: tuple[str, str] | None) -> str:
     """What is wrong with a job, or nothing."""
+    try:
+        inspect.signature(plan.fn).bind(*plan.args, **plan.kwargs)
+    except TypeError as error:
+        return f"it can't be called with its arguments: {error}"
+    except ValueError:
+        pass  # a function of C that doesn't tell
     try:
         scheduler.submit(_Arrival(source), plan.fn, plan.args, plan.kwargs).result(_PATIENCE)
     except PoolUnusable:

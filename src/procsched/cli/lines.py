@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LineFormatter"]
 
 _WIDEST = 32  # a longer id pushes its own line to the right, not everybody's
+_LATE = 1.0  # seconds from which the reason of a late start is worth its room; the record has it always
 
 
 class LineFormatter(logging.Formatter):
@@ -64,8 +65,8 @@ class LineFormatter(logging.Formatter):
             words.append(f"pid {run.pid}")
         if run.attempt > 1:
             words.append(f"attempt {run.attempt}")
-        if run.held_by:
-            words.append(f"held by {run.held_by}")
+        if run.held_by and run.lateness >= _LATE:
+            words.append(f"({run.held_by})")
         if run.error is None:
             return "  ".join(words)
         why, newline, rest = error_text(run, run.error).partition("\n")
@@ -75,14 +76,14 @@ class LineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text += f"\n{self.formatException(record.exc_info)}"
+        first, newline, rest = text.partition("\n")
         if not record.name.startswith("procsched"):
-            text = f"{record.name}: {text}"
+            first = f"{record.name}: {first}"
             if (job := getattr(record, "job", None)) is not None:
-                text += self._paint.dim(f"  ({job} #{getattr(record, 'run', '?')}, pid {record.process})")
+                first += self._paint.dim(f"  ({job} #{getattr(record, 'run', '?')}, pid {record.process})")
         if record.levelno != logging.INFO:
             colour = self._paint.red if record.levelno >= logging.ERROR else self._paint.yellow
-            text = f"{colour(record.levelname.lower())}: {text}"
-        first, newline, rest = text.partition("\n")
+            first = f"{colour(record.levelname.lower())}: {first}"
         return f"{first}\n{_indented(rest)}" if newline else first
 
     def _colour(self, outcome: Outcome) -> Callable[[str], str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from procsched import taskfile
+from procsched import taskfile, tracebacks
 from procsched.cli.status import CommandFailed, Status
 from procsched.errors import AlreadyRunning, PoolUnusable, ProcschedError, TaskFileError
 from procsched.taskfile import TaskFile
@@ -64,9 +64,9 @@ def telling_authors(what: str) -> Iterator[None]:
     except TaskFileError as error:
         raise CommandFailed(str(error), detail=error.user_traceback) from error
     except Exception as error:
-        if taskfile.passed_through_user_code(error):
+        if tracebacks.passed_through_user_code(error):
             words = f"{what} raised {type(error).__name__}"
-            raise CommandFailed(words, Status.USAGE, taskfile.trimmed_traceback(error)) from error
+            raise CommandFailed(words, Status.USAGE, tracebacks.trimmed_traceback(error)) from error
         if not isinstance(error, (ProcschedError, ValueError, TypeError)):
             raise
         notes = [f". {note}" for note in getattr(error, "__notes__", ())]

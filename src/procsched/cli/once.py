@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["once"]
 
 
-@click.command()
+@click.command(short_help="Run the job ID of TASKS.PY once, now, in a worker.")
 @options.TASKS
 @click.argument("job_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")

@@ -41,9 +41,6 @@ class Paint:
     def dim(self, text: str) -> str:
         return self._in(2, text)
 
-    def bold(self, text: str) -> str:
-        return self._in(1, text)
-
     def _in(self, code: int, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.on else text
 

@@ -182,13 +182,10 @@ class _Session:
     def stop(self) -> Status:
         """Let executing runs finish within the grace time, and end the rest."""
         if not self._alive():
-            self._watcher.join(1.0)  # it knows why, in a moment
-            why = f": {str(self._death).splitlines()[0]}" if str(self._death or "") else ""
-            complain(f"procsched: the scheduler has ended by itself{why}")
-            self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
-            return Status.UNUSABLE
+            return self._dead()
         executing = self._executing()
         if executing:
+            self._scheduler.shutdown(wait=False, cancel_futures=True, timeout=self._grace)  # first do, then say
             again = "; the same signal again ends them at once" if self._signals.first else ""
             _log.info(
                 "stopping%s: nothing new starts, %s may take %g s to finish%s",
@@ -201,7 +198,17 @@ class _Session:
             _log.info("stopping%s", self._cause())
         self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=self._grace)
         self._over.wait(2.0)  # the last events are on their way
+        self._watcher.join(2.0)
+        if self._death is not None:
+            return self._dead()
         return Status.FOUND if self._scheduler.stats().aborted else Status.CLEAN
+
+    def _dead(self) -> Status:
+        self._watcher.join(1.0)  # it knows why, in a moment
+        why = f": {str(self._death).splitlines()[0]}" if str(self._death or "") else ""
+        complain(f"procsched: the scheduler has ended by itself{why}")
+        self._scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+        return Status.UNUSABLE
 
     def report(self, *, as_table: bool) -> None:
         """The last words: how each job did."""

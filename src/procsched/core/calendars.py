@@ -188,7 +188,7 @@ class Cron(Calendar):
     ``timezone``: an IANA name, a tzinfo, or None for this machine's local time. ``missed``: what becomes of slots that
     came due while nothing could run.
 
-    The language is that of `cronsim <https://pypi.org/project/cronsim/>`_: Debian's cron (0 and 7 are Sunday; of day of
+    The language is that of cronsim: Debian's cron (0 and 7 are Sunday; of day of
     month and day of week one is enough, unless one starts with ``*``), and ``L``, ``LW``, ``5L`` and ``mon#2``.
     Daylight saving time is handled as Debian's cron(8) and cronsim do: where minute and hour don't start with ``*``, a
     time that clocks jump over is served right after the gap, and one that they show twice at the first pass.

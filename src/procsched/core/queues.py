@@ -174,8 +174,8 @@ class Queues:
                 yield entry[3]
 
     def wall_rows(self) -> list[JobRow]:
-        """The jobs that wait for an instant of the calendar. Costs O(n)."""
-        return [entry[3] for entry in self._wall.live() if not isinstance(entry[3], Run)]
+        """The jobs that wait for an instant of the calendar, first come first. Costs O(n log n)."""
+        return [entry[3] for entry in sorted(self._wall.live()) if not isinstance(entry[3], Run)]
 
     def check_valid(self) -> None:
         seen: set[int] = set()

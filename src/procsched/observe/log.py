@@ -87,15 +87,13 @@ def run_line(record: RunRecord) -> str:
     if record.outcome.started:
         preposition = "in" if record.outcome is Outcome.SUCCEEDED else "after"
         words[0] += f" {preposition} {human.seconds(record.duration)}"
-    words.append(f"{human.seconds(record.lateness)} late")
+    words.append(f"{human.seconds(record.lateness)} late" + (f" ({record.held_by})" if record.held_by else ""))
     if record.attempt > 1:
         words.append(f"attempt {record.attempt}")
     if record.worker is not None:
         words.append(f"worker {record.worker}")
     if record.outcome is not Outcome.SUCCEEDED and record.pid is not None:
         words.append(f"pid {record.pid}")
-    if record.held_by:
-        words.append(f"held by {record.held_by}")
     return ", ".join(words)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from procsched.core.model import Outcome
-    from procsched.payload import Payload
+    from procsched.shipping.payload import Payload
     from procsched.spool import Spooled
     from procsched.wire import Function, Order, RemoteDropped, RemoteLog, RemoteProgress
 

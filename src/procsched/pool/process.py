@@ -1,7 +1,7 @@
 """One worker process: a LokyProcess with an entry of our own, its signals and its burial. Runs in the parent.
 
 The stock entry imports the executor, logging, cloudpickle and psutil before its first line and starts two resource
-trackers; ours runs `procsched.child` at once and starts none. Where loky's internals look different, the stock
+trackers; ours runs `procsched.worker.entry` at once and starts none. Where loky's internals look different, the stock
 LokyProcess does it, slower.
 """
 
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loky.backend.process import LokyProcess
 
-from procsched import child
 from procsched.spool import above_standard, anonymous_file, write_all
+from procsched.worker import entry
 
 try:
     from loky.backend.fork_exec import fork_exec
@@ -79,7 +79,7 @@ class _Launch(Popen):  # type: ignore[misc]
                 reader, writer = map(above_standard, os.pipe())
                 descriptors["sentinel"] = writer
             write_all(boot_file, [marshal.dumps({**process.boot, "descriptors": descriptors})])
-            command = [sys.executable, *_interpreter_flags(), "-c", child.COMMAND, str(boot_file), process.name]
+            command = [sys.executable, *_interpreter_flags(), "-c", entry.COMMAND, str(boot_file), process.name]
             inherited = [boot_file, *descriptors.values()]
             if process.boot["tracker"] >= 0:
                 inherited.append(process.boot["tracker"])
@@ -220,7 +220,7 @@ def launch(name: str, ends: Ends, boot: dict[str, Any], env: dict[str, str]) -> 
         **boot,
         "parent": os.getpid(),
         # str(): marshal takes no subclasses, and some programs put path objects there
-        "path": [str(entry) if entry != "" else _directory() for entry in sys.path],
+        "path": [str(path) if path != "" else _directory() for path in sys.path],
         "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "cwd": _directory(),
         "authkey": bytes(multiprocessing.process.current_process().authkey),
@@ -239,7 +239,7 @@ def launch(name: str, ends: Ends, boot: dict[str, Any], env: dict[str, str]) -> 
 def _start_stock(name: str, boot: dict[str, Any], descriptors: dict[str, int], env: dict[str, str]) -> Any:
     passed = {key: _Passed(fd) for key, fd in descriptors.items()}
     process = LokyProcess(
-        target=child.main_of_stock_process, args=({**boot, "tracker": -1}, passed), name=name, env=env
+        target=entry.main_of_stock_process, args=({**boot, "tracker": -1}, passed), name=name, env=env
     )
     try:
         process.start()

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from procsched.core.model import Outcome
-    from procsched.payload import Payload
     from procsched.pool.api import Chatter
+    from procsched.shipping.payload import Payload
     from procsched.wire import Function, Order
 
 __all__ = ["ProcessPool"]
@@ -74,7 +74,7 @@ class ProcessPool:
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
     ) -> Payload:
         """Pickle for a worker, in the caller's thread."""
-        from procsched.payload import ship
+        from procsched.shipping.payload import ship
 
         return ship(fn, args, dict(kwargs), job_id=job_id)
 
@@ -104,7 +104,7 @@ class ProcessPool:
 
     def open(self, settings: PoolSettings, chatter: Callable[[Chatter], None]) -> None:
         """Start the helper threads; no worker yet."""
-        import procsched.homes  # noqa: F401  (notes, at its import, on which sys.path the workers will start)
+        import procsched.shipping.homes  # noqa: F401  (notes, at its import, on which sys.path the workers will start)
 
         assert not self._opened, "a pool is opened once"
         self._settings = settings

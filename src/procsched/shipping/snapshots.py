@@ -14,8 +14,8 @@ from typing import Any
 
 from cloudpickle import cloudpickle as _internals
 
-from .homes import Way, home_of
-from .pickling import is_named, is_wanted_by_value
+from procsched.shipping.homes import Way, home_of
+from procsched.shipping.pickling import is_named, is_wanted_by_value
 
 _IMMUTABLE = frozenset({int, float, complex, str, bytes, bool, type(None)})
 _MAX_LENGTH = 1024  # of texts, which are kept until the function dies

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["clear", "describe", "pickled", "unfinished", "unsendable"]
 
 TEXT_LIMIT = 256 * 1024
-_OURS = os.path.dirname(os.path.abspath(__file__))
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def describe(error: BaseException) -> tuple[str, str, str, bytes | None]:
@@ -67,7 +67,7 @@ def pickled(value: object) -> bytes:
     except (RecursionError, MemoryError):
         raise
     except Exception:
-        from procsched.byvalue import dumps_by_value
+        from procsched.worker.byvalue import dumps_by_value
 
         return dumps_by_value(value)
 

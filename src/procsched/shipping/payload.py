@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from . import wire
-from .callables import refuse_what_never_runs, short_name
-from .homes import Home, Way, home_of
-from .spool import Spooled
-from .wire import Function
+from procsched import wire
+from procsched.shipping.callables import refuse_what_never_runs, short_name
+from procsched.shipping.homes import Home, Way, home_of
+from procsched.spool import Spooled
+from procsched.wire import Function
 
 _PROTOCOL = 5
 _MAX_KNOWN = 4096
@@ -65,15 +65,15 @@ def ship_function(fn: Callable[..., object], *, job_id: str = "") -> Function:
     if by_name is not None:
         body, home, module, qualname = by_name
         function = Function(body, True, short_name(fn), source=home.source)
-        _remember(fn, _Known(function, module, attrgetter(qualname), None))
+        _remember(fn, _Remembered(function, module, attrgetter(qualname), None))
         return _for_job(function, job_id) if job_id else function
     return _by_value(fn, known, job_id)
 
 
-def _by_value(fn: Callable[..., object], known: _Known | None, job_id: str) -> Function:
+def _by_value(fn: Callable[..., object], known: _Remembered | None, job_id: str) -> Function:
     snapshot = None
     if type(fn) is types.FunctionType:
-        from .snapshots import snapshot as take
+        from procsched.shipping.snapshots import snapshot as take
 
         snapshot = take(fn)  # first: what another thread changes meanwhile must make it stale
     body = _encode(fn, lambda error: _blame().function_not_shippable(fn, error))
@@ -83,7 +83,7 @@ def _by_value(fn: Callable[..., object], known: _Known | None, job_id: str) -> F
     else:
         function = Function(body, False, short_name(fn))
         if isinstance(body, bytes):
-            _remember(fn, _Known(function, "", None, snapshot))
+            _remember(fn, _Remembered(function, "", None, snapshot))
     return _for_job(function, job_id) if job_id else function
 
 
@@ -107,7 +107,7 @@ def ship_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes | 
 # -- functions that were seen before ---------------------------------------------------------------------------------
 
 
-class _Known:
+class _Remembered:
     """A function that was shipped, without keeping it alive.
 
     By name: `look` finds it in `module`. By value: `snapshot`, if there is one, tells whether it is still the same.
@@ -128,10 +128,10 @@ def _nothing() -> None: ...
 
 _modules = sys.modules
 # By id, since __hash__ and __eq__ of a class may be user code; `ref` tells whether the id still means the same object.
-_known: dict[int, _Known] = {}
+_known: dict[int, _Remembered] = {}
 
 
-def _remember(fn: object, known: _Known) -> None:
+def _remember(fn: object, known: _Remembered) -> None:
     key = id(fn)
 
     def forget(ref: weakref.ref[Any]) -> None:
@@ -216,7 +216,7 @@ def _is_plain(value: Any, depth: int = _MAX_PLAIN_DEPTH) -> bool:
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 
 
-class _Failed(Exception):
+class _Unpicklable(Exception):
     """Carries what pickling raised past `wire.encode`, whose own errors are about room and not about the object."""
 
 
@@ -225,12 +225,12 @@ def _encode(obj: object, blame: Callable[[Exception], Exception]) -> bytes | Spo
         try:
             return _pickling().dumps(obj, **how)  # type: ignore[no-any-return]
         except Exception as error:
-            raise _Failed from error
+            raise _Unpicklable from error
 
     try:
         data = wire.encode(obj, dumps)
         return data if isinstance(data, bytes) else Spooled.store(data)
-    except _Failed as failed:
+    except _Unpicklable as failed:
         error = failed.__cause__
         assert isinstance(error, Exception)
     raise blame(error) from error
@@ -238,12 +238,12 @@ def _encode(obj: object, blame: Callable[[Exception], Exception]) -> bytes | Spo
 
 # Imported at first need: cloudpickle takes longer to import than all of procsched.
 def _pickling() -> Any:
-    from . import pickling
+    from procsched.shipping import pickling
 
     return pickling
 
 
 def _blame() -> Any:
-    from . import blame
+    from procsched.shipping import blame
 
     return blame

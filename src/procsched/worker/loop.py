@@ -19,10 +19,6 @@ from collections import deque
 from time import monotonic_ns
 
 from procsched import context
-from procsched.chatter import AfterImport, Chatter
-from procsched.memory import PeakMemory
-from procsched.outbox import Outbox
-from procsched.runner import LocalFunction, Runner
 from procsched.wire import (
     ARGS,
     BOOT_FAILED,
@@ -39,6 +35,10 @@ from procsched.wire import (
     VOIDED,
     loads,
 )
+from procsched.worker.chatter import AfterImport, Chatter
+from procsched.worker.memory import PeakMemory
+from procsched.worker.outbox import Outbox
+from procsched.worker.runner import LocalFunction, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Worker:
 
 def _give_up(error: BaseException, outbox: Outbox, chatter: Chatter) -> NoReturn:
     """The boot failed: tell why, in text, and go."""
-    from procsched import failing
+    from procsched.worker import failing
 
     text = failing.describe(error)[2].encode("utf-8", "backslashreplace")
     if len(text) >= INLINE_LIMIT:
@@ -227,7 +227,7 @@ def _give_up(error: BaseException, outbox: Outbox, chatter: Chatter) -> NoReturn
 
 def _prepare_late_imports(boot: dict[str, Any], chatter: Chatter) -> None:
     def logging_came(_: Any) -> None:
-        from procsched.logship import install
+        from procsched.worker.logship import install
 
         install(chatter, boot["log_levels"])
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 
 from procsched import context
-from procsched.chatter import Chatter
 from procsched.wire import NO_TICKET, SAY_LOG
+from procsched.worker.chatter import Chatter
 
 __all__ = ["install"]
 

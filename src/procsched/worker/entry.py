@@ -1,4 +1,4 @@
-"""A worker's first milliseconds: tie its life to the parent's, then become `worker.serve`. Runs in the child.
+"""A worker's first milliseconds: tie its life to the parent's, then become `loop.serve`. Runs in the child.
 
 Started as ``python -c <COMMAND> <descriptor of the boot file>`` by `pool.process`, or, where loky's internals look
 different, as the target of a stock LokyProcess. What is not imported here is most of what makes a boot fast.
@@ -51,7 +51,7 @@ __all__ = ["COMMAND", "main", "main_of_stock_process"]
 
 COMMAND = (
     "import marshal,sys;f=open(int(sys.argv[1]),'rb');f.seek(0);b=marshal.load(f);f.close();"
-    "sys.path[:]=b['path'];from procsched.child import main;main(b)"
+    "sys.path[:]=b['path'];from procsched.worker.entry import main;main(b)"
 )
 """Sets the parent's sys.path before it imports anything of ours: `marshal` and `open` are built in."""
 
@@ -79,7 +79,7 @@ def main(boot: dict[str, Any]) -> None:
     # The parent's __main__ isn't re-run, and this file's names don't answer for it either.
     sys.modules["__main__"] = type(sys)("__main__")
     try:
-        from procsched.worker import serve
+        from procsched.worker.loop import serve
 
         serve(boot, descriptors)
     except (BrokenPipeError, KeyboardInterrupt):

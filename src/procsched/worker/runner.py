@@ -11,8 +11,6 @@ import sys
 from time import monotonic_ns, process_time_ns
 
 from procsched import context
-from procsched.isolation import Baseline
-from procsched.memory import PeakMemory, unique_memory
 from procsched.spool import Spooled
 from procsched.wire import (
     BOARD,
@@ -26,15 +24,17 @@ from procsched.wire import (
     dumps,
     encode,
 )
+from procsched.worker.isolation import Baseline
+from procsched.worker.memory import PeakMemory, unique_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
-    from procsched.chatter import Chatter
-    from procsched.outbox import Outbox
     from procsched.wire import Order
+    from procsched.worker.chatter import Chatter
+    from procsched.worker.outbox import Outbox
 
 __all__ = ["LocalFunction", "Runner"]
 
@@ -116,7 +116,7 @@ class Runner:
             else:
                 value = call()
             if type(value) in _UNFINISHED:
-                from procsched import failing
+                from procsched.worker import failing
 
                 raise failing.unfinished(value)
         except BaseException as raised:
@@ -155,7 +155,7 @@ class Runner:
             except (RecursionError, MemoryError):
                 raise
             except Exception:
-                from procsched.byvalue import dumps_by_value
+                from procsched.worker.byvalue import dumps_by_value
 
                 packed = encode(value, dumps_by_value)
             if isinstance(packed, bytes):
@@ -163,7 +163,7 @@ class Runner:
             body = Spooled.store(packed, in_memory=False)
             return SUCCESS, body.size, body
         except BaseException as reason:
-            from procsched import failing
+            from procsched.worker import failing
 
             plain = failing.unsendable(f"{type(value).__module__}.{type(value).__qualname__}", reason)
             failing.clear(reason)
@@ -171,7 +171,7 @@ class Runner:
 
     def _failure(self, error: BaseException) -> bytes | Spooled:
         try:
-            from procsched import failing
+            from procsched.worker import failing
 
             plain = failing.describe(error)
             failing.clear(error)

@@ -13,9 +13,9 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .callables import describe
-from .errors import NotShippable
-from .pickling import WorkerPickler
+from procsched.errors import NotShippable
+from procsched.shipping.callables import describe
+from procsched.shipping.pickling import WorkerPickler
 
 _MAX_TRIALS = 500
 _MAX_DEPTH = 8

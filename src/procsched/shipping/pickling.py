@@ -21,8 +21,8 @@ from typing import Any
 import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
-from . import refetch
-from .homes import Home, Way, home_of
+from procsched.shipping import refetch
+from procsched.shipping.homes import Home, Way, home_of
 
 _FROM_ELSEWHERE = (Way.SEARCH, Way.TASK_FILE)
 _NOT_SHIPPED_OF_MODULES = {"__builtins__", "__spec__", "__loader__", "__cached__"}

@@ -1,0 +1,173 @@
+"""A pool in virtual time: workers that boot, execute, report and die as a script says, without a process."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from procsched.pool.api import Died, Ended, Event, Started, Up, Voided
+from procsched.shipping.payload import Payload
+from procsched.testing import FakeClock
+from procsched.wire import REPORT_START, Function
+
+BOOT = 50_000_000
+
+
+class Worker:
+    """What is in a slot: orders that it may claim, the one that it executes, and until when."""
+
+    def __init__(self, pid: int, up_at: int) -> None:
+        self.pid = pid
+        self.up_at = up_at
+        self.orders: deque[tuple[Any, ...]] = deque()
+        self.current: tuple[Any, ...] | None = None
+        self.started = 0
+        self.up = False
+
+
+class FakePool:
+    """Implements `pool.api.Pool`. Its ``poll`` moves the clock to whatever happens next: that is its way to sleep.
+
+    ``duration_of(job id, number)`` gives ns; ``deaths`` is a list of (monotonic ns, slot).
+    """
+
+    def __init__(
+        self, clock: FakeClock, duration_of: Callable[[str, int], int], deaths: list[tuple[int, int]] | None = None
+    ) -> None:
+        self._clock = clock
+        self._duration_of = duration_of
+        self._deaths = list(deaths or [])
+        heapq.heapify(self._deaths)
+        self._workers: dict[int, Worker] = {}
+        self._ready: list[Event] = []
+        self._functions: dict[int, Function] = {}
+        self._pid = 1000
+        self.executed: list[tuple[str, int, int]] = []
+        """(job id, number, attempt) of every claim: what really happened."""
+        self.lost = 0
+        """Deaths that hit a run."""
+        self.deaths = 0
+
+    def ship(self, fn: Any, args: Any, kwargs: Any, *, job_id: str = "") -> Payload:
+        return Payload(Function(b"", True, getattr(fn, "__name__", "call"), job_id), b"")
+
+    def decode(self, outcome: object, body: object) -> object:
+        return None
+
+    def open(self, settings: Any, chatter: Any) -> None: ...
+
+    def spawn(self, slot: int) -> None:
+        assert slot not in self._workers, "two workers in one slot"
+        self._pid += 1
+        self._workers[slot] = Worker(self._pid, self._clock.monotonic_ns() + BOOT)
+
+    def offer(self, slot: int, orders: list[Any], functions: list[Function]) -> None:
+        self._functions.update({function.key: function for function in functions})
+        self._workers[slot].orders.extend(orders)
+
+    def withdraw(self, slot: int) -> list[int]:
+        self._step()
+        worker = self._workers[slot]
+        tickets = [order[0] for order in worker.orders]
+        worker.orders.clear()
+        if tickets:
+            self._ready.append(Voided(slot))
+        return tickets
+
+    def retract(self, slot: int, ticket: int) -> bool:
+        self._step()
+        worker = self._workers[slot]
+        kept = [order for order in worker.orders if order[0] != ticket]
+        if len(kept) == len(worker.orders):
+            return False
+        worker.orders = deque(kept)
+        self._ready.append(Voided(slot))
+        return True
+
+    def ask_stop(self, slot: int, ticket: int) -> None: ...
+
+    def retire(self, slot: int) -> None:
+        self._die(slot, retired=True)
+
+    def kill(self, slot: int) -> None:
+        self._die(slot)
+
+    def close(self, deadline: float) -> None:
+        self._workers.clear()
+
+    def wake(self) -> None: ...
+
+    def pids(self) -> dict[int, int]:
+        return {slot: worker.pid for slot, worker in self._workers.items()}
+
+    def dump_stack(self, slot: int) -> str:
+        return ""
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        self._step()
+        if not self._ready and timeout != 0:
+            moments = [moment for worker in self._workers.values() for moment in self._moments(worker)]
+            if self._deaths:
+                moments.append(self._deaths[0][0])
+            if timeout is not None:
+                moments.append(self._clock.monotonic_ns() + int(timeout * 1e9) + 1)
+            assert moments, "the loop would sleep for ever"
+            self._clock.advance(max(0, min(moments) - self._clock.monotonic_ns()) / 1_000_000_000)
+            self._step()
+        events, self._ready = self._ready, []
+        return events
+
+    def _moments(self, worker: Worker) -> list[int]:
+        if not worker.up:
+            return [worker.up_at]
+        if worker.current is not None:
+            return [worker.started + self._duration(worker.current)]
+        return [worker.orders[0][2]] if worker.orders else []
+
+    def _duration(self, order: tuple[Any, ...]) -> int:
+        return self._duration_of(self._functions[order[1]].job_id, order[4])
+
+    def _step(self) -> None:
+        """Everything that has happened by now."""
+        now = self._clock.monotonic_ns()
+        for slot, worker in list(self._workers.items()):
+            self._work(slot, worker, now)
+        while self._deaths and self._deaths[0][0] <= now:
+            _, slot = heapq.heappop(self._deaths)
+            if slot in self._workers:
+                self._die(slot)
+
+    def _work(self, slot: int, worker: Worker, now: int) -> None:
+        if not worker.up:
+            if worker.up_at > now:
+                return
+            worker.up = True
+            self._ready.append(Up(slot, worker.pid))
+        free_since = worker.up_at
+        while True:
+            if worker.current is not None:
+                end = worker.started + self._duration(worker.current)
+                if end > now:
+                    return
+                ticket = worker.current[0]
+                self._ready.append(Ended(slot, ticket, True, worker.started, end, 0, 0, 0, None, False))
+                worker.current, free_since = None, end
+            if not worker.orders or worker.orders[0][2] > now:
+                return
+            order = worker.orders.popleft()
+            worker.current, worker.started = order, max(free_since, order[2]) if order[2] else now
+            self.executed.append((self._functions[order[1]].job_id, order[4], order[5]))
+            if order[3] & REPORT_START:
+                self._ready.append(Started(slot, order[0], worker.started))
+
+    def _die(self, slot: int, *, retired: bool = False) -> None:
+        worker = self._workers.pop(slot)
+        self.deaths += not retired
+        self.lost += worker.current is not None
+        unclaimed = [order[0] for order in worker.orders]
+        error = "" if worker.up else "killed while it started"
+        self._ready.append(
+            Died(slot, worker.pid, worker.up, retired, None, "SIGKILL", unclaimed, "", [], 0, False, error)
+        )
