@@ -19,7 +19,12 @@ from procsched import FixedRate, InternalError, ProcessScheduler, SchedulerClose
     ],
 )
 def test_an_error_in_the_loop(
-    one: ProcessScheduler, stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, place: str, error: type[BaseException]
+    one: ProcessScheduler,
+    stage: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
+    place: str,
+    error: type[BaseException],
 ) -> None:
     """Everybody who waits is released with it, it is logged, and nothing is taken any more."""
     told: list[Any] = []
