@@ -15,6 +15,7 @@ from procsched.delivery import Settlement
 from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
 from procsched.ledger import LargeError, instant, job_id_of
 from procsched.records import RunError
+from procsched.series import Expected
 
 if TYPE_CHECKING:
     from procsched.core.changes import Changes
@@ -255,6 +256,8 @@ class Settling:
             with engine.lock:
                 engine.ledger.end(run, outcome, line)
             self._end(run, outcome, line, body, error)
+        for run in changes.unmade:
+            self._hand_back_followers(run)
         for row, reason in changes.paused:
             why = f"its schedule raised {reason!r}" if reason is not None else f"{row.failures} failures in a row"
             engine.dispatcher.announce(events.JobPaused, row.id, row.generation, why)
@@ -263,6 +266,19 @@ class Settling:
             engine.dispatcher.announce(events.JobFinished, row.id, row.generation)
         for run in changes.offered:
             self.retract(run)
+
+    def _hand_back_followers(self, run: Run) -> None:
+        """A run that was never made after all: who looked on at it waits for the next one."""
+        engine, row = self._engine, run.row
+        self.open.discard(run)
+        if row is None or not run.followers:
+            return
+        with engine.lock:
+            followers, run.followers = run.followers, []
+            row.notes.waiters[:0] = [follower for follower in followers if not isinstance(follower, Expected)]
+            over = engine.timetable.jobs.get(row.id) is not row
+        if over:
+            self.job_over(row)
 
     def job_over(self, row: JobRow) -> None:
         """The job has ended: whoever waits for a further run of it is told."""

@@ -28,6 +28,8 @@ class Changes:
     """In some worker's hands: whoever owns the channels should take them back, and `drop` those that it could."""
     ended: list[Run] = field(default_factory=list)
     """Were in back-off and aren't tried again: they end as their last attempt did."""
+    unmade: list[Run] = field(default_factory=list)
+    """Slots of a paused job that had been handed over and hadn't started: as if they had never been runs."""
     paused: list[tuple[JobRow, Exception | None]] = field(default_factory=list)
     """By failures (None), or by what the schedule raised."""
     finished: list[JobRow] = field(default_factory=list)
