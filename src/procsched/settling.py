@@ -250,6 +250,8 @@ class Settling:
             self._end_unstarted(run, Outcome.SKIPPED, now)
         for run in changes.cancelled:
             self._end_unstarted(run, Outcome.CANCELLED, now)
+        for run in changes.undone:
+            self._undo(run)
         for run in changes.ended:
             outcome, line, body, error = run.last
             with engine.lock:
@@ -263,6 +265,19 @@ class Settling:
             engine.dispatcher.announce(events.JobFinished, row.id, row.generation)
         for run in changes.offered:
             self.retract(run)
+
+    def _undo(self, run: Run) -> None:
+        """The run was never made: whoever looks on at it waits for the next one of its job."""
+        engine, row = self._engine, run.row
+        self.open.discard(run)
+        if not run.followers or row is None or row.notes is None:
+            return
+        with engine.lock:
+            followers, run.followers = run.followers, []
+            row.notes.waiters = [*followers, *row.notes.waiters]
+            over = engine.timetable.jobs.get(row.id) is not row
+        if over:
+            self.job_over(row)
 
     def job_over(self, row: JobRow) -> None:
         """The job has ended: whoever waits for a further run of it is told."""

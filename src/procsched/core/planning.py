@@ -267,7 +267,7 @@ class Planning(Hands):
             if run.planned is None or run.started or run.generation != row.generation:
                 continue
             if run.place in _WAITING:
-                self.drop(run, now)
+                changes.undone += self.drop(run, now).undone
             elif run.place is Place.OFFERED:
                 changes.offered.append(run)
         changes.paused.append((row, reason))
@@ -349,6 +349,7 @@ class Planning(Hands):
         elif current and run.planned is not None:  # its job was paused, and perhaps resumed since
             row.made -= 1
             row.number -= run.number == row.number
+            changes.undone.append(run)
         else:
             changes.cancelled.append(run)
         self._leave(row, run, now.mono)
