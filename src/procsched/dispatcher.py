@@ -44,6 +44,8 @@ class Dispatcher:
         engine.mailbox.read()
         now = engine.now()
         self.last_turn = now.mono
+        if engine.interrupted:
+            engine.mend(now)
         engine.alarms.ring(now.mono)
         with engine.lock:
             engine.timetable.promote(now)

@@ -12,8 +12,8 @@ import logging
 import random
 import threading
 import weakref
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from procsched import events
 from procsched.alarms import Alarms
@@ -21,6 +21,7 @@ from procsched.announcer import Announcer
 from procsched.clock import follow as follow_clock
 from procsched.clock import read
 from procsched.core.model import JobState, Place, Run, Timebase
+from procsched.core.repair import repair
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
 from procsched.core.slots import ScheduleFailed
@@ -56,6 +57,27 @@ _log = logging.getLogger("procsched.scheduler")
 
 LAST_WORDS = 5.0
 """Seconds at the end for a user's callback that doesn't return, and for workers that don't die."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _mended(change: Callable[Concatenate[Engine, P], R]) -> Callable[Concatenate[Engine, P], R]:
+    """For what changes the timetable in callers' threads: a Ctrl-C in the midst of it is mended by the loop."""
+
+    @wraps(change)
+    def changing(self: Engine, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return change(self, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            self.interrupted = True
+            self.mailbox.nudge()
+            raise
+
+    return changing
 
 
 class Engine:
@@ -109,6 +131,8 @@ class Engine:
         self.failure: BaseException | None = None
         self.inert: str | None = None
         """Why this engine takes no work, beside being closed: a forked copy, or inside a worker."""
+        self.interrupted = False
+        """Whether a change of the timetable was cut short, and its accounts must be looked over."""
         self.threaded = threaded
         self.started = False
         self._thread: threading.Thread | None = None
@@ -275,6 +299,7 @@ class Engine:
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
+    @_mended
     def add(self, row: JobRow, *, replace: bool) -> None:
         """Registers a job.
 
@@ -299,6 +324,7 @@ class Engine:
             self._post(lambda: self.settling.job_over(old))
         self._follow_up(changes)
 
+    @_mended
     def reschedule(self, row: JobRow, schedule: Schedule) -> None:
         with self.lock:
             self.check_open()
@@ -310,6 +336,7 @@ class Engine:
             self.dispatcher.announce(events.JobReplaced, row.id, row.generation)
         self._follow_up(changes)
 
+    @_mended
     def cancel(self, row: JobRow) -> bool:
         """No run of the job starts after this has returned."""
         self.check_usable()
@@ -325,6 +352,7 @@ class Engine:
                 self.mailbox.tell(partial(self.pool.ask_stop, run.slot, run.ticket))
         return prevented
 
+    @_mended
     def pause(self, row: JobRow) -> None:
         self.check_usable()
         with self.lock:
@@ -336,6 +364,7 @@ class Engine:
             self.dispatcher.announce(events.JobPaused, row.id, row.generation)
         self._follow_up(changes)
 
+    @_mended
     def resume(self, row: JobRow) -> None:
         with self.lock:
             self.check_open()
@@ -346,6 +375,7 @@ class Engine:
             self.dispatcher.announce(events.JobResumed, row.id, row.generation)
         self._follow_up(changes)
 
+    @_mended
     def run_now(self, row: JobRow) -> RunFuture:
         with self.lock:
             self.check_open()
@@ -385,6 +415,7 @@ class Engine:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
+    @_mended
     def submit(self, payload: Any, when: int | None = None, timebase: Timebase = Timebase.MONOTONIC) -> RunFuture:
         """A call for now, or for an instant of a timebase."""
         self.check_open()
@@ -412,6 +443,7 @@ class Engine:
         future._prevent = lambda _future: self._cancel_run(run)
         return future
 
+    @_mended
     def _cancel_run(self, run: Run) -> bool:
         """Keeps a call or an extra run from starting; its Future is told by `RunFuture.cancel`, at once."""
         if self.inert is not None:
@@ -443,6 +475,13 @@ class Engine:
             self.timetable.check_valid()
             self.roster.check_valid()
             self.ledger.check_valid()
+
+    def mend(self, now: Now) -> None:
+        """In the loop: makes the timetable whole after an interrupted change."""
+        self.interrupted = False
+        with self.lock:
+            changes = repair(self.timetable, self.roster.holding(), now)
+        self.settling.note(changes, now)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

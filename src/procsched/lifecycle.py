@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     from procsched.instance import InstanceLock
     from procsched.scheduler import ProcessScheduler
 
-__all__ = ["NO_POOL", "watch"]
+__all__ = ["NO_POOL", "check_not_exiting", "watch"]
 
 EXIT_GRACE = 1.0
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _locks: weakref.WeakSet[InstanceLock] = weakref.WeakSet()
 _hooked = False
+_exiting = False
+
+
+def check_not_exiting() -> None:
+    """Raises `SchedulerClosed` when the interpreter is on its way out: what starts now nobody would end."""
+    if _exiting:
+        raise SchedulerClosed("the interpreter is ending: no scheduler can be started any more")
 
 
 def watch(scheduler: ProcessScheduler, engine: Engine, lock: InstanceLock | None) -> None:
@@ -44,6 +51,8 @@ def watch(scheduler: ProcessScheduler, engine: Engine, lock: InstanceLock | None
 
 
 def _at_exit() -> None:
+    global _exiting
+    _exiting = True
     engines = [engine for engine in _engines if engine.threaded]
     for engine in engines:
         engine.shutdown(wait=False, timeout=EXIT_GRACE, only_jobs=True)

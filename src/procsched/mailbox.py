@@ -24,14 +24,15 @@ _log = logging.getLogger("procsched.scheduler")
 class _Call:
     """A question whose asker waits."""
 
-    __slots__ = ("answer", "args", "done", "error", "fn")
+    __slots__ = ("answer", "answered", "args", "error", "fn")
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.fn = fn
         self.args = args
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.done = threading.Event()
+        self.answered = threading.Lock()
+        self.answered.acquire()
 
     def __call__(self) -> None:
         try:
@@ -40,7 +41,7 @@ class _Call:
             self.error = error
             raise  # the loop must know too: an error in it that nobody understands ends it
         finally:
-            self.done.set()
+            self.answered.release()
 
 
 class Mailbox:
@@ -88,7 +89,7 @@ class Mailbox:
             return fn(*args)
         call = _Call(fn, args)
         self.post(call)
-        call.done.wait()
+        call.answered.acquire()  # not an Event, whose wait a Ctrl-C can break
         if call.error is not None:
             raise SchedulerClosed("the scheduler's loop has ended") from call.error
         return call.answer
@@ -138,7 +139,7 @@ class Mailbox:
                 break
             if isinstance(call, _Call):
                 call.error = SchedulerClosed("the scheduler's loop has ended")
-                call.done.set()
+                call.answered.release()
         self._nudged = False
 
     def __bool__(self) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Waiting"]
 
-SLICE = 1.0
+SLICE = 0.25
 """Seconds between looks at whether the loop still lives."""
 
 
