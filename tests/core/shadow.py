@@ -183,6 +183,7 @@ class ShadowJob:
     due: int = 0
     order: int = 0
     under_way: bool = False
+    over: bool = False
     made: int = 0
     number: int = 0
     missed: int = 0
@@ -232,6 +233,7 @@ class Effects:
     cancelled: list[ShadowRun] = field(default_factory=list)
     offered: list[ShadowRun] = field(default_factory=list)
     ended: list[ShadowRun] = field(default_factory=list)
+    unmade: list[ShadowRun] = field(default_factory=list)
     paused: list[ShadowJob] = field(default_factory=list)
     finished: list[ShadowJob] = field(default_factory=list)
     retry_at: int | None = None
@@ -329,6 +331,7 @@ class Shadow:
 
     def set_slot(self, job: ShadowJob, slot: int) -> None:
         job.planned = job.due = slot
+        job.over = False
         job.epoch = self.epoch
         job.where = "timer"
         job.order = self.stamp()
@@ -406,13 +409,14 @@ class Shadow:
         if slot is not None and not self.is_spent(job):
             self.set_slot(job, slot)
         else:
+            job.over = True
             self.finish_if_over(job, effects)
 
     def go_on(self, job: ShadowJob, effects: Effects) -> None:
         at = job.plan.base(self.now) if job.resumed is None else job.resumed
         try:
             slot = None
-            if not self.is_spent(job):
+            if not job.over and not self.is_spent(job):
                 anew = job.plan.wall and job.epoch != self.epoch
                 slot = job.plan.first(self.now) if anew else job.plan.later_than(job.planned, at, self.now)
         except Broken:
@@ -427,7 +431,7 @@ class Shadow:
             if run.planned is None or run.started or run.generation != job.generation:
                 continue
             if run.where in ("timer", "ready"):
-                self.drop(run)
+                effects.unmade += self.drop(run).unmade
             elif run.where == "offered":
                 effects.offered.append(run)
         effects.paused.append(job)
@@ -484,6 +488,7 @@ class Shadow:
         job.under_way = False
         job.resumed = job.busy = None
         first = plan.first(self.now)
+        job.over = first is None
         if first is None:
             job.state = "scheduled"
             self.finish_if_over(job, effects)
@@ -687,7 +692,9 @@ class Shadow:
             effects.ended.append(run)
         elif slot_run:
             job.made -= 1
+            job.over = job.over and job.state == "scheduled"
             job.number -= run.number == job.number
+            effects.unmade.append(run)
         else:
             effects.cancelled.append(run)
         if slot_run and job.under_way:

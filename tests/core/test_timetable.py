@@ -594,6 +594,19 @@ def test_rescheduling_a_paused_job_to_nothing_ends_it() -> None:
     assert (changes.finished, row.state) == ([row], JobState.FINISHED)
 
 
+def test_a_job_whose_schedule_is_over_stays_so_through_pause_and_resume() -> None:
+    """Rescheduled to nothing while an extra run is queued: resume doesn't bring back the old schedule's slot."""
+    driver = Driver()
+    row = driver.add(rate(initial_delay=50))
+    extra = driver.table.run_now(row, driver.now)
+    driver.table.reschedule(row, rate().until(START - timedelta(seconds=1)), driver.now)
+    driver.table.pause(row, driver.now)
+    driver.table.resume(row, driver.now)
+    driver.table.check_valid()
+    assert driver.end(driver.start()).finished == [row]
+    assert (extra.place, driver.wakeup()) == (Place.DONE, None)
+
+
 # -- bounds
 
 

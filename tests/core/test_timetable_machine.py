@@ -121,7 +121,7 @@ class TimetableMachine(RuleBasedStateMachine):
         assert len(expected.runs) == len(got.runs), (expected.runs, got.runs)
         for shadow, run in zip(expected.runs, got.runs, strict=True):
             self.twin(shadow, run)
-        for name in ("skipped", "cancelled", "ended", "offered"):
+        for name in ("skipped", "cancelled", "ended", "offered", "unmade"):
             theirs = sorted(getattr(expected, name), key=_name)
             ours = sorted(getattr(got, name), key=_name)
             assert list(map(_name, theirs)) == list(map(_name, ours)), name

@@ -105,8 +105,13 @@ class Hands:
         assert (row.entry != 0) == (row.place in (Place.TIMER, Place.READY)), f"the entry of {row!r} doesn't match"
         if row.state is JobState.PAUSED:
             assert row.place is NOWHERE, f"{row!r} is paused, and has a slot"
+            waiting = (Place.TIMER, Place.READY, Place.HELD)
+            slots = [run for run in row.live if run.planned is not None and not run.started and run.place in waiting]
+            assert not slots, f"{row!r} is paused, and a slot of it waits"
         else:
-            assert row.place is not NOWHERE or row.planning or row.live, f"{row!r} never ends and never runs"
+            waits = row.place is not NOWHERE or row.planning
+            assert waits or (row.over and row.live), f"{row!r} never ends and never runs"
+            assert not waits or not row.over, f"{row!r} has a slot after its last one"
         assert not (row.planning and row.place is not NOWHERE), f"{row!r} has planned twice"
         assert row.hands == sum(run.counted for run in row.live), f"the hands of {row!r}"
         assert row.executing == sum(run.started for run in row.live), f"what of {row!r} executes"

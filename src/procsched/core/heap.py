@@ -65,6 +65,10 @@ class DueHeap:
             self._entries = entries
             self._stale = 0
 
+    def recount(self) -> None:
+        """Counts the stale entries anew, after a change that was cut short. Costs O(n)."""
+        self._stale = len(self._entries) - sum(map(self._is_live, self._entries))
+
     def live(self) -> Iterator[Entry]:
         """All live entries, in no order. Costs O(n): for shutdown, re-planning and checks."""
         return (entry for entry in self._entries if self._is_live(entry))

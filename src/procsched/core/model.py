@@ -176,6 +176,7 @@ class JobRow:
         "noticed",
         "number",
         "options",
+        "over",
         "payload",
         "place",
         "planned",
@@ -210,6 +211,8 @@ class JobRow:
         """The next slot, or while there is none the last one, in the schedule's timebase."""
         self.planning = False
         """Whether a slot run is under way whose end plans the next slot."""
+        self.over = False
+        """Whether its schedule has no further slot."""
         self.place = NOWHERE
         """Of the next slot."""
         self.entry = 0

@@ -63,6 +63,7 @@ class Planning(Hands):
 
     def _push_slot(self, row: JobRow, slot: int, draw: float) -> None:
         row.planned = slot
+        row.over = False
         row.epoch = self._epoch
         row.was_held = False
         due = slot
@@ -211,7 +212,7 @@ class Planning(Hands):
         """After a pause: the next future slot."""
         at = row.resumed if row.resumed is not None else base_time(row.schedule, now)
         try:
-            if self._is_spent(row):
+            if row.over or self._is_spent(row):
                 slot = None
             elif row.schedule.timebase is Timebase.WALL and row.epoch != self._epoch:
                 slot = first_slot(row.schedule, now)
@@ -226,6 +227,7 @@ class Planning(Hands):
         if slot is not None and not self._is_spent(row):
             self._push_slot(row, slot, draw)
         else:
+            row.over = True
             self._finish_if_over(row, changes)
 
     def _is_spent(self, row: JobRow) -> bool:
@@ -348,6 +350,7 @@ class Planning(Hands):
             changes.ended.append(run)
         elif current and run.planned is not None:  # its job was paused, and perhaps resumed since
             row.made -= 1
+            row.over = row.over and row.state is JobState.SCHEDULED
             row.number -= run.number == row.number
             changes.unmade.append(run)
         else:

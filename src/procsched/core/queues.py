@@ -177,6 +177,11 @@ class Queues:
         """The jobs that wait for an instant of the calendar, first come first. Costs O(n log n)."""
         return [entry[3] for entry in sorted(self._wall.live()) if not isinstance(entry[3], Run)]
 
+    def recount(self) -> None:
+        """Counts anew what is stale, after a change that was cut short."""
+        for heap in (self._mono, self._wall, self._ready):
+            heap.recount()
+
     def check_valid(self) -> None:
         seen: set[int] = set()
         for heap, places in (

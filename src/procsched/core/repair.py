@@ -46,6 +46,7 @@ def repair(table: Timetable, in_hand: Iterable[Run], now: Now) -> Changes:
     table.paused.clear()
     for row in list(table.jobs.values()):
         _repair_row(table, row, by_row.get(id(row), []), id(row) in slots, now, changes)
+    table.queues.recount()
     return changes
 
 
@@ -61,22 +62,33 @@ def _repair_row(table: Timetable, row: JobRow, live: list[Run], queued: bool, no
     row.executing = sum(run.started for run in live)
     extras = [run for run in live if run.planned is None and not run.counted]
     row.extra = extras[-1] if extras else None
+    for extra in extras:
+        extra.generation = row.generation
     current = [run for run in live if run.planned is not None and run.generation == row.generation]
     row.planning = row.options.max_instances == 1 and bool(current)
-    if row.state is not JobState.SCHEDULED:
-        row.state = JobState.PAUSED
-        table.paused.add(row)
-        table.queues.disowned(row)
+    if row.state is JobState.PAUSED:  # once more, for what the pause had not come to
+        table._pause(row, now, changes)
+        changes.paused.pop()
         return
+    row.state = JobState.SCHEDULED
     if not queued and row.place is not Place.HELD:
         row.entry = 0
         row.place = NOWHERE
     elif row.planning:
         table.queues.disowned(row)
     if row.place is NOWHERE and not row.planning:
+        _plan_again(table, row, now, changes)
+    table._free_hand(row.id)
+
+
+def _plan_again(table: Timetable, row: JobRow, now: Now, changes: Changes) -> None:
+    """The slot that was lost, which nothing has served; a new one only where a new schedule had just come."""
+    if row.over:
+        table._finish_if_over(row, changes)
+    elif row.resumed is not None:
+        table._go_on(row, now, changes, 0.0)
+    else:
         try:
-            slot = None if table._is_spent(row) else first_slot(row.schedule, now)
+            table._plan(row, row.planned or first_slot(row.schedule, now), changes, 0.0)
         except ScheduleFailed as failure:
             table._pause(row, now, changes, failure.reason)
-            return
-        table._plan(row, slot, changes, 0.0)

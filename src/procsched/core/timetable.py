@@ -90,11 +90,14 @@ class Timetable(Planning):
         row.generation = self._next_generation()
         for extra in extras:  # beside the schedule: they stay
             extra.generation = row.generation
+        row.planned = 0  # until it is known: an interrupted change is mended by asking the schedule anew
+        row.over = False
         row.schedule = schedule
         row.made = row.failures = 0
         row.planning = False
         row.resumed = row.busy_since = None
         if first is None:  # nothing is left that could be paused
+            row.over = True
             row.state = JobState.SCHEDULED
             self.paused.discard(row)
         elif row.state is JobState.PAUSED:
