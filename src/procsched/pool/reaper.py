@@ -30,13 +30,16 @@ PAUSE = 0.01
 
 
 class Reaper:
-    """Kills at once, one after the other; sweeps for marked processes in between. The thread starts with the first."""
+    """Kills at once, one after the other; sweeps for marked processes in between.
+
+    The thread is there from the start: at interpreter exit, when it is needed most, Python 3.12 lets none be made.
+    """
 
     def __init__(self, name: str) -> None:
-        self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._looks: dict[str, int] = {}  # marker -> looks left; the thread's own
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name=f"{name}-reaper", daemon=True)
+        self._thread.start()
 
     def kill(self, handle: ProcessHandle, marker: str) -> None:
         """The worker and its descendants."""
@@ -53,16 +56,12 @@ class Reaper:
 
     def post(self, job: Callable[[], None]) -> None:
         """Do it in the thread."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=f"{self._name}-reaper", daemon=True)
-            self._thread.start()
         self._jobs.put(job)
 
     def stop(self, timeout: float) -> None:
         """After what was asked for before, sweeps included."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join(timeout)
+        self._jobs.put(None)
+        self._thread.join(timeout)
 
     def _work(self) -> None:
         stopping = False
