@@ -395,6 +395,8 @@ class Engine:
             if row.notes is None:
                 row.notes = JobNotes()
             over = self.timetable.jobs.get(row.id) is not row or self.failure is not None
+            if not over:
+                self.settling.followed.add(row)
             if waiter is not None:
                 if over:
                     cancel_and_notify(waiter)
@@ -482,6 +484,7 @@ class Engine:
         with self.lock:
             changes = repair(self.timetable, self.roster.holding(), now)
         self.settling.note(changes, now)
+        self.settling.find_forgotten(now)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

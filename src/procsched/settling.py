@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
+from procsched.core.changes import Changes
 from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
 from procsched.delivery import Settlement
@@ -18,7 +19,6 @@ from procsched.records import RunError
 from procsched.series import Expected
 
 if TYPE_CHECKING:
-    from procsched.core.changes import Changes
     from procsched.core.model import JobRow, Now
     from procsched.core.roster import Slot
     from procsched.engine import Engine
@@ -37,6 +37,9 @@ class Settling:
         self.open: set[Run] = set()
         """Runs that have started, or that somebody waits for, until they have been told their end. Between two places
         a run is in neither: an error in the loop at that moment mustn't make it forgotten."""
+
+        self.followed: set[JobRow] = set()
+        """Jobs whose end somebody wants to be told of."""
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
@@ -232,6 +235,8 @@ class Settling:
 
     def _end_unstarted(self, run: Run, outcome: Outcome, now: Now, error: BaseException | None = None) -> None:
         engine = self._engine
+        if run.payload is None:
+            return  # it has been told already
         told = RunError(type(error).__name__, str(error)) if error is not None else None
         run.start = 0
         holders = held_by(run, len(engine.roster.slots))
@@ -252,6 +257,8 @@ class Settling:
         for run in changes.cancelled:
             self._end_unstarted(run, Outcome.CANCELLED, now)
         for run in changes.ended:
+            if run.last is None:
+                continue  # it has been told already
             outcome, line, body, error = run.last
             with engine.lock:
                 engine.ledger.end(run, outcome, line)
@@ -286,12 +293,32 @@ class Settling:
         if row.notes is None:
             return
         with engine.lock:
+            self.followed.discard(row)
             waiters, row.notes.waiters = row.notes.waiters, []
             series = row.notes.readers()
         if waiters:
             engine.delivery.put(Settlement(waiters, Outcome.CANCELLED, None, None, engine.pool.decode))
         for reader in series:
             engine.delivery.put(reader.end)  # behind the results that are still to come
+
+    def find_forgotten(self, now: Now) -> None:
+        """After an interrupted change: what it had ended, or taken out of the table, without getting to say so."""
+        engine, changes = self._engine, Changes()
+        with engine.lock:
+            jobs = engine.timetable.jobs
+            alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
+            alive.update(engine.roster.holding(), *(row.live for row in jobs.values()))
+            for run in sorted(self.open - alive, key=lambda run: run.number):
+                if run.started:
+                    changes.ended.append(run)
+                elif run.planned is not None and run.row is not None and jobs.get(run.row.id) is run.row:
+                    changes.unmade.append(run)
+                else:
+                    changes.cancelled.append(run)
+            over = [row for row in self.followed if jobs.get(row.id) is not row]
+        self.note(changes, now)
+        for row in over:
+            self.job_over(row)
 
     def retract(self, run: Run) -> bool:
         """Keeps a run that was handed over from starting; False: it has started, and is asked to stop."""
