@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -83,6 +84,7 @@ def interrupted(deed: Callable[[], object], step: int) -> bool:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # or the interrupt may hit the finalizer of an earlier world's scheduler
     sys.settrace(trace)
     try:
         deed()
@@ -90,6 +92,7 @@ def interrupted(deed: Callable[[], object], step: int) -> bool:
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 
