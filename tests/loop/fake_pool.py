@@ -18,9 +18,11 @@ BOOT = 50_000_000
 class Worker:
     """What is in a slot: orders that it may claim, the one that it executes, and until when."""
 
-    def __init__(self, pid: int, up_at: int) -> None:
+    def __init__(self, pid: int, up_at: int, fails: bool) -> None:
         self.pid = pid
         self.up_at = up_at
+        self.fails = fails
+        """It dies instead of coming up."""
         self.orders: deque[tuple[Any, ...]] = deque()
         self.current: tuple[Any, ...] | None = None
         self.started = 0
@@ -30,12 +32,20 @@ class Worker:
 class FakePool:
     """Implements `pool.api.Pool`. Its ``poll`` moves the clock to whatever happens next: that is its way to sleep.
 
-    ``duration_of(job id, number)`` gives ns; ``deaths`` is a list of (monotonic ns, slot).
+    ``duration_of(job id, number)`` gives ns; ``deaths`` is a list of (monotonic ns, slot); ``fails(job id, number)``
+    says which runs raise, and ``boot(pid)`` how long a worker takes to come up (ns), negative: until it has failed to.
     """
 
     def __init__(
-        self, clock: FakeClock, duration_of: Callable[[str, int], int], deaths: list[tuple[int, int]] | None = None
+        self,
+        clock: FakeClock,
+        duration_of: Callable[[str, int], int],
+        deaths: list[tuple[int, int]] | None = None,
+        fails: Callable[[str, int], bool] = lambda job_id, number: False,
+        boot: Callable[[int], int] = lambda pid: BOOT,
     ) -> None:
+        self._fails = fails
+        self._boot = boot
         self._clock = clock
         self._duration_of = duration_of
         self._deaths = list(deaths or [])
@@ -49,6 +59,7 @@ class FakePool:
         self.lost = 0
         """Deaths that hit a run."""
         self.deaths = 0
+        self.failed_boots = 0
 
     def ship(self, fn: Any, args: Any, kwargs: Any, *, job_id: str = "") -> Payload:
         return Payload(Function(b"", True, getattr(fn, "__name__", "call"), job_id), b"")
@@ -61,7 +72,8 @@ class FakePool:
     def spawn(self, slot: int) -> None:
         assert slot not in self._workers, "two workers in one slot"
         self._pid += 1
-        self._workers[slot] = Worker(self._pid, self._clock.monotonic_ns() + BOOT)
+        takes = self._boot(self._pid)
+        self._workers[slot] = Worker(self._pid, self._clock.monotonic_ns() + abs(takes), takes < 0)
 
     def offer(self, slot: int, orders: list[Any], functions: list[Function]) -> None:
         self._functions.update({function.key: function for function in functions})
@@ -143,6 +155,9 @@ class FakePool:
         if not worker.up:
             if worker.up_at > now:
                 return
+            if worker.fails:
+                self._die(slot)
+                return
             worker.up = True
             self._ready.append(Up(slot, worker.pid))
         free_since = worker.up_at
@@ -151,8 +166,9 @@ class FakePool:
                 end = worker.started + self._duration(worker.current)
                 if end > now:
                     return
-                ticket = worker.current[0]
-                self._ready.append(Ended(slot, ticket, True, worker.started, end, 0, 0, 0, None, False))
+                order = worker.current
+                success = not self._fails(self._functions[order[1]].job_id, order[4])
+                self._ready.append(Ended(slot, order[0], success, worker.started, end, 0, 0, 0, None, False))
                 worker.current, free_since = None, end
             if not worker.orders or worker.orders[0][2] > now:
                 return
@@ -165,6 +181,7 @@ class FakePool:
     def _die(self, slot: int, *, retired: bool = False) -> None:
         worker = self._workers.pop(slot)
         self.deaths += not retired
+        self.failed_boots += not worker.up
         self.lost += worker.current is not None
         unclaimed = [order[0] for order in worker.orders]
         error = "" if worker.up else "killed while it started"
