@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from procsched.core.restarts import GIVE_UP, RestartBudget
 
 SECOND = 1_000_000_000
@@ -36,20 +38,24 @@ def test_a_pause_between_crashes_fills_the_budget_again() -> None:
     assert budget.crashed(later) == later
 
 
-def failures_until_the_end(budget: RestartBudget, *, others_up: bool = False, longest: int = 300) -> float | None:
-    """Seconds from the first failed boot to giving up, each boot failing after 0.1 s; None: it goes on."""
+def failures_until_the_end(
+    budget: RestartBudget, *, others_up: bool = False, longest: int = 300, boot: float = 0.1
+) -> float | None:
+    """Seconds from the first failed boot to giving up, each boot failing after ``boot``; None: it goes on."""
     now = 0
     while now < longest * SECOND:
         at = budget.boot_failed(now, others_up=others_up)
         if at == GIVE_UP:
             return now / SECOND
         assert at > now
-        now = at + SECOND // 10
+        now = at + round(boot * SECOND)
     return None
 
 
-def test_a_pool_that_never_came_up_gives_up_within_about_ten_seconds() -> None:
-    ended = failures_until_the_end(RestartBudget(4))
+@pytest.mark.parametrize("boot", [0, 0.001, 0.03, 0.1, 0.5, 1, 3])
+def test_a_pool_that_never_came_up_gives_up_within_about_ten_seconds(boot: float) -> None:
+    """However quickly its workers fail, or slowly."""
+    ended = failures_until_the_end(RestartBudget(4), boot=boot)
     assert ended is not None and 5 < ended < 12
 
 

@@ -53,6 +53,7 @@ class FakePool:
         self._workers: dict[int, Worker] = {}
         self._ready: list[Event] = []
         self._functions: dict[int, Function] = {}
+        self._calls: dict[Any, Function] = {}
         self._pid = 1000
         self.executed: list[tuple[str, int, int]] = []
         """(job id, number, attempt) of every claim: what really happened."""
@@ -62,7 +63,8 @@ class FakePool:
         self.failed_boots = 0
 
     def ship(self, fn: Any, args: Any, kwargs: Any, *, job_id: str = "") -> Payload:
-        return Payload(Function(b"", True, getattr(fn, "__name__", "call"), job_id), b"")
+        function = Function(b"", True, getattr(fn, "__name__", "call"), job_id)
+        return Payload(function if job_id else self._calls.setdefault(fn, function), b"")
 
     def decode(self, outcome: object, body: object) -> object:
         return None

@@ -54,6 +54,25 @@ def test_a_step_of_the_wall_clock(step: str) -> None:
     assert turns < 48 * 120 + 8 * sum(runs.values()) + 50
 
 
+@pytest.mark.parametrize("step", ["1h", "8h", "8760h"])
+def test_a_step_is_noticed_within_half_a_minute(step: str) -> None:
+    """The loop sleeps for a run that is an hour away; what a step makes due runs within 30 s, not after that sleep."""
+    clock = FakeClock(start=START)
+    pool = FakePool(clock, lambda job_id, number: 1_000_000)
+    scheduler = ManualScheduler(clock=clock, pool=pool, workers=1)
+    scheduler.schedule(work, At(START + timedelta(minutes=50)), id="calendar")
+    engine = scheduler._engine
+    engine.start()
+    for _ in range(50):
+        engine.dispatcher.turn()
+    stepped_at = clock.monotonic_ns()
+    clock.step_wall(step)
+    while not pool.executed:
+        engine.dispatcher.turn()
+    assert clock.monotonic_ns() - stepped_at < 31 * 10**9
+    scheduler.shutdown(timeout=0)
+
+
 @pytest.mark.parametrize("far", [After("400d"), After(10**9), At(START.replace(year=9000)), After(10**12)])
 def test_far_times_are_legal(far: After | At) -> None:
     """And one that is near still starts in time, on a real loop."""
