@@ -474,6 +474,17 @@ def test_a_due_slot_is_dropped_by_a_pause_without_a_trace() -> None:
     assert driver.trace(until=50) == ["10", "20"]
 
 
+def test_a_last_run_that_a_pause_took_back_is_made_after_the_resume() -> None:
+    """It was the only one of times(1), and no further slot was planned: undone, it isn't the last one any more."""
+    driver = Driver()
+    row = driver.add(rate().times(1), max_instances=2)
+    (run,) = driver.take()
+    assert driver.table.pause(row, driver.now).offered == [run]
+    assert driver.table.drop(run, driver.now).unmade == [run]
+    driver.table.resume(row, driver.at(3).now)
+    assert driver.trace(until=50) == ["10"]
+
+
 def test_a_job_resumed_before_its_run_was_taken_back_still_goes_on() -> None:
     """Pause asks for the run in a worker's hands; when it comes back after the resume, the next slot is planned."""
     driver = Driver()
@@ -618,10 +629,11 @@ def test_times_bounds_the_runs() -> None:
     assert (row.state, driver.table.jobs) == (JobState.FINISHED, {})
 
 
-def test_a_skipped_run_does_not_count_for_times() -> None:
+@pytest.mark.parametrize("instances", [1, 2])
+def test_a_skipped_run_does_not_count_for_times(instances: int) -> None:
     """times(2) makes two runs, beside those that came too late."""
     driver = Driver()
-    driver.add(rate(Missed.CATCH_UP).times(2), misfire_grace=0)
+    driver.add(rate(Missed.CATCH_UP).times(2), misfire_grace=0, max_instances=instances)
     driver.at(1)
     assert driver.trace(until=100) == ["10", "20"]
 

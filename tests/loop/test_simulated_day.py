@@ -55,7 +55,8 @@ def test_a_day_with_a_thousand_deaths() -> None:
         period = dice.randrange(600, 3600)
         scheduler.schedule(work, FixedDelay(period), id=f"delay-{number}")
         scheduler.schedule(work, FixedRate(period), id=f"rate-{number}", priority=dice.randrange(1, 4))
-        scheduler.schedule(work, FixedRate(period, missed=Missed.SKIP), id=f"skip-{number}", max_instances=1 + number % 2)
+        skip = FixedRate(period, missed=Missed.SKIP)
+        scheduler.schedule(work, skip, id=f"skip-{number}", max_instances=1 + number % 2)
         on_a_grid[f"rate-{number}"] = on_a_grid[f"skip-{number}"] = period
         caught_up[f"all-{number}"] = period
         scheduler.schedule(work, FixedRate(period, missed=Missed.CATCH_UP), id=f"all-{number}")
