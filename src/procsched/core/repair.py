@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from procsched.core.changes import Changes
 from procsched.core.model import _NO_RUNS, NOWHERE, JobState, Place, Run
 from procsched.core.slots import ScheduleFailed, first_slot
-from procsched.core.timetable import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
