@@ -701,6 +701,12 @@ class Shadow:
         run.where = "executing"
         run.started = True
 
+    def tries_again(self, job: ShadowJob, run: ShadowRun, outcome: Outcome) -> bool:
+        retry = job.options.retry
+        if retry is None or run.attempt >= retry.attempts or self.closed or not self.is_current(run):
+            return False
+        return outcome in (Outcome.FAILED, Outcome.TIMED_OUT) or (outcome is Outcome.CRASHED and retry.on_crash)
+
     def settle(self, run: ShadowRun, outcome: Outcome, finished: int) -> Effects:
         effects = Effects()
         job = run.job

@@ -39,9 +39,9 @@ WHERE = {
     Place.DONE: "done",
 }
 
-CHEAP = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
-QUICK = settings(max_examples=700, stateful_step_count=50, derandomize=True, database=None, **CHEAP)
-LONG = settings(max_examples=20_000, stateful_step_count=80, **CHEAP)
+BASE = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+QUICK = settings(BASE, max_examples=700, stateful_step_count=50, derandomize=True, database=None)
+LONG = settings(BASE, max_examples=20_000, stateful_step_count=80)
 
 periods = st.sampled_from([7, 10, 60]).map(lambda seconds: seconds * SECOND)
 moments = st.sampled_from([-3600, -30, 0, 25, 60, 200, 4000]).map(lambda seconds: seconds * SECOND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -172,3 +173,26 @@ def test_threads_change_everything_at_once(make: Make) -> None:
     assert scheduler.wait(30)
     stats = scheduler.stats()
     assert stats.started == stats.ended and scheduler.health().ok
+
+
+@pytest.mark.parametrize("end", ["resume", "cancel", "shutdown"])
+def test_who_waits_for_a_run_that_a_pause_undoes_waits_for_the_next(one: ProcessScheduler, end: str) -> None:
+    """Its Future isn't forgotten with the run: it gets the next one, or is cancelled with the job."""
+    one.submit(int).result(30)
+    futures = []
+    for _ in range(30):
+        job = one.schedule(int, FixedRate("10ms"))
+        future = job.next_future()
+        futures.append(future)
+        roster = one._engine.roster
+        while not roster[0].runs and not future.done():  # due in a moment, it is handed over before its time
+            time.sleep(0.0001)
+        job.pause()
+        if end == "resume":
+            job.resume()
+            assert future.result(30) == 0
+        if end != "shutdown":
+            job.cancel()
+    if end == "shutdown":
+        one.shutdown(timeout=5)
+    assert not wait(futures, 30).not_done
