@@ -251,8 +251,6 @@ class Settling:
             self._end_unstarted(run, Outcome.SKIPPED, now)
         for run in changes.cancelled:
             self._end_unstarted(run, Outcome.CANCELLED, now)
-        for run in changes.undone:
-            self._undo(run)
         for run in changes.ended:
             outcome, line, body, error = run.last
             with engine.lock:

@@ -24,8 +24,6 @@ class Changes:
     """Ended SKIPPED: too late."""
     cancelled: list[Run] = field(default_factory=list)
     """Ended CANCELLED: they never start."""
-    undone: list[Run] = field(default_factory=list)
-    """As if they had never been made: who looks on at them waits for the next run of the job."""
     offered: list[Run] = field(default_factory=list)
     """In some worker's hands: whoever owns the channels should take them back, and `drop` those that it could."""
     ended: list[Run] = field(default_factory=list)
