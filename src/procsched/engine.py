@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
-from procsched.clock import follow as follow_clock
 from procsched.clock import read
 from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.repair import repair
@@ -28,12 +27,12 @@ from procsched.core.slots import ScheduleFailed
 from procsched.core.timetable import Timetable
 from procsched.delivery import Delivery
 from procsched.dispatcher import Dispatcher
-from procsched.errors import ConflictingIdError, InternalError, JobLookupError, PoolUnusable, SchedulerClosed
+from procsched.errors import ConflictingIdError, JobLookupError, SchedulerClosed
 from procsched.futures import RunFuture, cancel_and_notify
 from procsched.gate import Gate
 from procsched.ledger import JobNotes, Ledger
+from procsched.life import Life
 from procsched.mailbox import Mailbox
-from procsched.observe import log
 from procsched.offering import Offering
 from procsched.settling import Settling
 from procsched.staff import Staff
@@ -54,10 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 _log = logging.getLogger("procsched.scheduler")
-
-LAST_WORDS = 5.0
-"""Seconds at the end for a user's callback that doesn't return, and for workers that don't die."""
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +75,7 @@ def _mended(change: Callable[Concatenate[Engine, P], R]) -> Callable[Concatenate
     return changing
 
 
-class Engine:
+class Engine(Life):
     """One scheduler, without its public face. ``threaded=False``: it moves only when `Dispatcher.turn` is called."""
 
     def __init__(
@@ -96,8 +91,7 @@ class Engine:
         start_timeout: int,
         threaded: bool,
     ) -> None:
-        self.name = settings.name
-        self.settings = settings
+        super().__init__(settings, threaded=threaded)
         self.pool = pool
         self.clock = clock
         self.lock = threading.RLock()
@@ -128,66 +122,14 @@ class Engine:
             max_tasks=max_tasks,
         )
         self.stopping = Stopping(self)
-        self.failure: BaseException | None = None
-        self.inert: str | None = None
-        """Why this engine takes no work, beside being closed: a forked copy, or inside a worker."""
         self.interrupted = False
         """Whether a change of the timetable was cut short, and its accounts must be looked over."""
-        self.threaded = threaded
-        self.started = False
-        self._thread: threading.Thread | None = None
         self._calls = itertools.count(1)
-        self._start_lock = threading.RLock()
-        self._last_deeds: list[Callable[[], object]] = []
 
-    # -- life -----------------------------------------------------------------------------------------------------
-
-    @property
-    def closing(self) -> bool:
-        return self.stopping.begun
-
-    @property
-    def turns(self) -> bool:
-        """Whether there is a thread that turns the loop."""
-        return self.started and self.threaded and self.inert is None
+    # -- small things ---------------------------------------------------------------------------------------------
 
     def now(self) -> Now:
         return read(self.clock)
-
-    def check_open(self) -> None:
-        """Raises `SchedulerClosed` with the reason when no new work is taken."""
-        self.check_usable()
-        if isinstance(self.failure, PoolUnusable):
-            raise PoolUnusable(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
-        if self.failure is not None:
-            raise SchedulerClosed(f"the scheduler {self.name!r} has ended itself: {self.failure}") from self.failure
-        if self.stopping.begun:
-            raise SchedulerClosed(f"the scheduler {self.name!r} was shut down and takes no new work")
-
-    def start(self) -> None:
-        """Starts threads and workers, at the first piece of work."""
-        if not self.started:
-            with self._start_lock:
-                self._start_once()
-
-    def _start_once(self) -> None:
-        if not self.started:
-            self.check_open()
-            self.settings.log_levels = log.levels()
-            follow_clock(self.clock, self.mailbox.nudge)
-            use_clock = getattr(self.pool, "use_clock", None)
-            if use_clock is not None:
-                use_clock(self.clock)
-            self.pool.open(self.settings, self.announcer.chatter)
-            self.staff.hire()
-            self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
-            self.delivery.start()
-            self.announcer.start()
-            if self.threaded:
-                self.mailbox.reader = 0  # nobody yet: what is asked from now on waits for the thread
-                self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
-                self._thread.start()
-            self.started = True
 
     def load_in_workers(self, source: tuple[str, str]) -> None:
         """Have workers load this task file before they are up: all of them, if none was started yet; else later ones.
@@ -196,102 +138,6 @@ class Engine:
         """
         if source not in self.settings.task_files:
             self.settings.task_files = (*self.settings.task_files, source)
-
-    def shutdown(
-        self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False
-    ) -> None:
-        """Stops, as `Stopping.ask` says. Idempotent; from one of our own threads it doesn't wait."""
-        if self.inert is not None:
-            return
-        with self._start_lock:
-            if not self.started:
-                self.stopping.begun = True
-                self.gate.close()
-                self._say_ended()
-                return
-        self.stopping.ask(cancel_calls=cancel_calls, timeout=timeout, only_jobs=only_jobs)
-        if wait and not self.is_own_thread():
-            self.await_end()
-
-    def await_end(self) -> None:
-        """Until the loop has ended and its threads with it."""
-        self.stopping.ended.wait()
-        if self._thread is not None:
-            self._thread.join()
-
-    def is_own_thread(self) -> bool:
-        """Whether the caller is a thread of ours, which mustn't wait for the loop's end."""
-        current = threading.current_thread()
-        return current is self._thread or self.delivery.is_current() or self.announcer.is_current()
-
-    def _run(self) -> None:
-        self.mailbox.reader = threading.get_ident()
-        try:
-            while not self.stopping.finished():
-                self.dispatcher.turn()
-        except BaseException as error:
-            self.break_down(error)
-        finally:
-            self.wind_up()
-
-    def break_down(self, error: BaseException) -> None:
-        """The loop can't go on: loudly, with everybody who waits released."""
-        if isinstance(error, PoolUnusable):
-            first_line = str(error).partition("\n")[0]  # the traceback that follows was logged with the first failure
-            _log.critical("scheduler %r: %s", self.name, first_line)
-        else:
-            _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
-            wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
-            wrapped.__cause__ = error
-            error = wrapped
-        self.failure = error
-        self.gate.close()
-        self.mailbox.read_on()
-        try:
-            self.settling.fail_all(error)
-        except BaseException:
-            _log.critical("scheduler %r: not everybody could be told", self.name, exc_info=True)
-
-    def wind_up(self) -> None:
-        """The last act of the loop: workers, threads, news."""
-        last_acts: tuple[Callable[[], object], ...] = (
-            partial(self.pool.close, LAST_WORDS),
-            self.mailbox.read_on,
-            self.mailbox.close,
-            partial(self.dispatcher.announce, events.SchedulerStopped, self.name),
-            self.dispatcher.tell,
-            partial(self.delivery.stop, LAST_WORDS),
-            partial(self.announcer.stop, LAST_WORDS),
-            self.waiting.release,
-        )
-        for act in last_acts:
-            try:
-                act()
-            except BaseException as error:
-                self.failure = self.failure or error
-                _log.critical("scheduler %r: its end didn't go well; please report this", self.name, exc_info=True)
-        self._say_ended()
-
-    def _say_ended(self) -> None:
-        deeds, self._last_deeds = self._last_deeds, []
-        try:
-            for deed in deeds:
-                deed()
-        finally:
-            self.stopping.ended.set()
-
-    def at_end(self, deed: Callable[[], object]) -> None:
-        """Something to do when this has ended."""
-        self._last_deeds.append(deed)
-
-    def abandon(self) -> None:
-        """Nobody holds the scheduler any more: it ends when nothing is left to run."""
-        if self.inert is not None or self.stopping.begun:
-            return
-        if self.started:
-            self.mailbox.post(self.stopping.when_idle)
-        else:
-            self.shutdown(wait=False)
 
     def next_number(self) -> int:
         """For ids and calls."""
@@ -487,11 +333,6 @@ class Engine:
         self.settling.find_forgotten(now)
 
     # -- inside ---------------------------------------------------------------------------------------------------
-
-    def check_usable(self) -> None:
-        """Raises `SchedulerClosed` in a forked copy, and inside a worker."""
-        if self.inert is not None:
-            raise SchedulerClosed(self.inert)
 
     def _check_alive(self, row: JobRow) -> None:
         if self.timetable.jobs.get(row.id) is not row:

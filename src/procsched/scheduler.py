@@ -16,6 +16,7 @@ from procsched.core.model import JobRow, JobState, Priority, ReadyOrder, Timebas
 from procsched.core.schedules import At
 from procsched.engine import Engine
 from procsched.figures import health_of, stats_of, workers_of
+from procsched.inorder import all_or_none, in_order
 from procsched.instance import InstanceLock
 from procsched.jobs import Job
 from procsched.pool.api import PoolSettings
@@ -186,14 +187,14 @@ class ProcessScheduler(Executor):
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
         if chunksize == 1:
-            return _in_order(_all_or_none(self.submit, ((fn, *args) for args in zip(*iterables, strict=False))), end)
+            return in_order(all_or_none(self.submit, ((fn, *args) for args in zip(*iterables, strict=False))), end)
         from functools import partial
 
         from procsched.chunks import chunked, run_chunk
 
         chunks = chunked(zip(*iterables, strict=False), chunksize)
-        parts = _all_or_none(self.submit, ((partial(run_chunk, fn), chunk) for chunk in chunks))
-        return (value for part in _in_order(parts, end) for value in part)
+        parts = all_or_none(self.submit, ((partial(run_chunk, fn), chunk) for chunk in chunks))
+        return (value for part in in_order(parts, end) for value in part)
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
@@ -415,44 +416,3 @@ def _cores() -> int:
     from procsched.pool.cores import cpu_count
 
     return cpu_count()
-
-
-def _all_or_none(submit: Callable[..., Future[Any]], calls: Iterable[tuple[Any, ...]]) -> list[Future[Any]]:
-    """The Futures of all calls; when one can't be made, none of those before it is left waiting."""
-    futures: list[Future[Any]] = []
-    try:
-        for call in calls:
-            futures.append(submit(*call))
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
-    return futures
-
-
-def _in_order(futures: list[Future[_T]], end: float | None) -> Iterator[_T]:
-    """Values in the order of the calls; each Future is let go as its value is given out."""
-
-    def values() -> Iterator[_T]:
-        futures.reverse()
-        try:
-            while futures:
-                if end is None:
-                    yield _take(futures.pop(), None)
-                else:
-                    yield _take(futures.pop(), end - time.monotonic())
-        finally:
-            for future in futures:
-                future.cancel()
-
-    return values()
-
-
-def _take(future: Future[_T], timeout: float | None) -> _T:
-    try:
-        return future.result(timeout)
-    finally:
-        future.cancel()
-        del future  # or an exception's traceback would keep it, and itself, alive
-
-

@@ -146,6 +146,7 @@ def test_maps_timeout_counts_from_the_call(one: ProcessScheduler, stage: Stage, 
     with pytest.raises(TimeoutError):
         next(values)
     assert time.monotonic() - started < 5
+    stage.entered()
     stage.open(2)
 
 
