@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 from driving import MONO, SECOND, Driver
+from interrupting import interrupted
 
 import procsched.core
 from procsched.core.model import JobOptions, JobRow, JobState, Outcome, Place, Run
@@ -114,33 +113,6 @@ def changes_of(world: World) -> dict[str, Callable[[], Any]]:
     return deeds
 
 
-def interrupted(deed: Callable[[], Any], step: int) -> bool:
-    """Does it with a KeyboardInterrupt before the given bytecode in the core; False when it has fewer."""
-    left = step
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(CORE):
-            return None
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        deed()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 STRIDE = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 11
 """Every bytecode takes half a minute; of one in eleven, another one for each change, a few changes are hit by any."""
 
@@ -151,7 +123,7 @@ def test_an_interrupt_anywhere_in_a_change_is_mended(offset: int, deed: str) -> 
     step, cut_short = 1 + offset % STRIDE, True
     while cut_short:
         world = World()
-        cut_short = interrupted(changes_of(world)[deed], step)
+        cut_short = interrupted(changes_of(world)[deed], step, CORE)
         driver = world.driver
         repair(driver.table, world.in_hand, driver.now)
         driver.table.check_valid()
@@ -168,7 +140,7 @@ def test_an_interrupt_at_any_bytecode_at_all(deed: str) -> None:
     step, cut_short = 1, True
     while cut_short:
         world = World()
-        cut_short = interrupted(changes_of(world)[deed], step)
+        cut_short = interrupted(changes_of(world)[deed], step, CORE)
         driver, table, rows = world.driver, world.driver.table, world.rows
         repair(table, world.in_hand, driver.now)
         table.check_valid()

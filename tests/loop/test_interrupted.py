@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
+from interrupting import interrupted
 
 import procsched
 from procsched import After, FixedRate, Retry
@@ -67,41 +65,12 @@ class World:
         scheduler.shutdown()
 
 
-def interrupted(deed: Callable[[], object], step: int) -> bool:
-    """Does it with a KeyboardInterrupt before the given bytecode of ours; False when it has fewer."""
-    left = step
-
-    def trace(frame: FrameType, event: str, _arg: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(SOURCES):
-            return trace
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    gc.disable()  # or the interrupt may hit the finalizer of an earlier world's scheduler
-    sys.settrace(trace)
-    try:
-        deed()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return False
-
-
 @pytest.mark.parametrize("deed", sorted(World().deeds()))
 def test_an_interrupted_call_leaves_nobody_waiting(deed: str) -> None:
     """Every Future is done in the end, and every run that had started has ended."""
     step, cut_short = 1, True
     while cut_short:
         world = World()
-        cut_short = interrupted(world.deeds()[deed], step)
+        cut_short = interrupted(world.deeds()[deed], step, SOURCES)
         world.end()
         step += 7
