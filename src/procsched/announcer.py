@@ -11,7 +11,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from procsched.events import Event, RunEnded, RunProgress
+from procsched.events import Event, RunEnded, RunProgress, RunStarted
 from procsched.ledger import record_of
 from procsched.observe import log
 from procsched.wire import RemoteDropped, RemoteLog, RemoteProgress
@@ -44,6 +44,10 @@ class Announcer:
         self._threaded = threaded
         self._dropped = 0
         self._stopped = False
+        self.minds_successes = True
+        """Whether anybody wants to hear of successes."""
+        self.minds_calls = True
+        """Whether anybody wants to hear of starts or successes, which is all that happens to most calls."""
 
     def subscribe(self, callback: Callable[[Any], object], types: Sequence[type]) -> Callable[[], None]:
         """Calls ``callback`` with each event of these types (none: of all) from now on. Returns what ends that."""
@@ -109,9 +113,17 @@ class Announcer:
             del news  # or the last ones would live until the next
 
     def _tell_all(self, news: list[Any]) -> None:
+        starts, successes = _runs.isEnabledFor(logging.DEBUG), _runs.isEnabledFor(logging.INFO)
         for item in news:
             try:
-                self._tell(item)
+                if type(item) is not tuple:
+                    self._tell(item)
+                elif item[0] is RunEnded:
+                    self._tell_of_run(RunEnded.of(item[1]), successes or item[1][13] != "succeeded")
+                elif item[0] is RunStarted:
+                    self._tell_of_run(RunStarted.of(item[1]), starts)
+                else:
+                    self._tell(item)
             except Exception:
                 _log.exception("an event couldn't be told; please report this")
         if self._dropped:
@@ -126,8 +138,6 @@ class Announcer:
                 return
             if not fields:
                 event = kind()  # one that takes its time to make
-            elif kind is RunEnded and fields[0][13] == "succeeded" and not self._minds_successes():
-                return
             else:
                 event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
             log.log_event(event)
@@ -141,6 +151,15 @@ class Announcer:
             event = RunProgress(item.job_id, item.number, item.fraction, item.message)
         else:
             event = item
+        self._bring(event)
+
+    def _tell_of_run(self, event: Event, logged: bool) -> None:
+        """By far most events: the log isn't even asked where it wants none."""
+        if logged:
+            log.log_event(event)
+        self._bring(event)
+
+    def _bring(self, event: Event) -> None:
         for callback, types in self._subscribers:
             if isinstance(event, types):
                 try:
@@ -148,8 +167,11 @@ class Announcer:
                 except BaseException:  # sys.exit() too: others have their news to come
                     _log.exception("a subscriber raised at %s", type(event).__name__)
 
-    def _minds_successes(self) -> bool:
-        return self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
+    def look_who_minds(self) -> None:
+        """Before news is made: whether anybody wants to hear of runs that start and succeed."""
+        wanted = self.wants(RunEnded)
+        self.minds_successes = wanted or _runs.isEnabledFor(logging.INFO)
+        self.minds_calls = self.minds_successes or self.wants(RunStarted)
 
     def wants(self, kind: type) -> bool:
         """Whether anybody subscribed to this type of event. Any thread."""

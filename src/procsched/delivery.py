@@ -10,17 +10,24 @@ import logging
 import queue
 import threading
 from concurrent.futures import InvalidStateError
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.errors import RemoteError
-from procsched.futures import cancel_and_notify
+from procsched.futures import cancel_and_notify, finish_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-__all__ = ["Delivery"]
+    from procsched.futures import RunFuture
+    from procsched.pool.api import Pool
+
+__all__ = ["Delivery", "Settlement"]
+
+_TINY = 64
+"""Bytes of a value that is decoded in no time: no class to import, no array."""
 
 _log = logging.getLogger("procsched.scheduler")
 
@@ -28,7 +35,9 @@ _log = logging.getLogger("procsched.scheduler")
 class Delivery:
     """A queue of deeds and the thread that does them."""
 
-    def __init__(self, name: str, *, threaded: bool) -> None:
+    def __init__(self, name: str, pool: Pool, *, threaded: bool) -> None:
+        self._given: list[tuple[RunFuture, object]] = []
+        self._pool = pool
         self._deeds: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._name = name
@@ -44,11 +53,23 @@ class Delivery:
         return threading.current_thread() is self._thread
 
     def put(self, deed: Callable[[], object]) -> None:
+        if self._given:
+            self.send()
         self._deeds.put(deed)
+
+    def give(self, future: RunFuture, body: object) -> None:
+        """A success for one Future. In the loop, which calls `send` at the end of its turn: one deed for many."""
+        self._given.append((future, body))
+
+    def send(self) -> None:
+        if self._given:
+            given, self._given = self._given, []
+            self._deeds.put(partial(hand_out, given, self._pool.decode))
 
     def flush(self) -> bool:
         """Without a thread: does what is there, on the calling one. True if there was something."""
         did = False
+        self.send()
         while not self._deeds.empty():
             deed = self._deeds.get()
             if deed is not None:
@@ -61,6 +82,7 @@ class Delivery:
         if self._thread is None:
             self.flush()
             return
+        self.send()
         self._deeds.put(None)
         if not self.is_current():
             self._thread.join(timeout)
@@ -75,6 +97,54 @@ class Delivery:
             deed()
         except BaseException:
             _log.exception("a Future's callback raised, or a result couldn't be delivered")
+
+
+def hand_out(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
+    """Gives Futures their values, in order; those that need no thought many at a time."""
+    done: list[tuple[RunFuture, object]] = []
+    given.reverse()
+    while given:
+        future, body = given.pop()  # one that is done isn't kept until all are
+        if body is None:
+            done.append((future, None))
+            continue
+        if type(body) is not bytes or len(body) > _TINY:
+            finish(done)  # nobody waits for what may take its time
+            done = []
+        try:
+            done.append((future, decode(Outcome.SUCCEEDED, body)))
+        except BaseException as reason:  # a value that pickles but doesn't unpickle
+            Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
+        del future, body
+    finish(done)
+
+
+def finish(done: list[tuple[RunFuture, object]]) -> None:
+    """Sets these values: at once, but for Futures that somebody looks at."""
+    for future, value in finish_all(done):
+        settle(future, value, None)
+
+
+def unreadable(reason: BaseException) -> RemoteError:
+    """What stands for a value that can't be unpickled here."""
+    error = RemoteError(type(reason).__name__, f"the result can't be unpickled here: {reason}")
+    error.__cause__ = reason
+    return error
+
+
+def settle(future: Future[Any], value: object, error: BaseException | None) -> None:
+    """One Future gets its end, unless it has one."""
+    if future.done():
+        return
+    try:
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+    except InvalidStateError:  # cancelled in this instant: it has its answer
+        pass
+    except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
+        _log.exception("a Future's callback raised")
 
 
 class Settlement:
@@ -106,24 +176,13 @@ class Settlement:
         if error is None:
             try:
                 value = self.decode(self.outcome, self.body)
-            except BaseException as reason:  # a value that pickles but doesn't unpickle
-                error = RemoteError(type(reason).__name__, f"the result can't be unpickled here: {reason}")
-                error.__cause__ = reason
+            except BaseException as reason:
+                error = unreadable(reason)
             else:
                 if self.outcome is Outcome.FAILED and isinstance(value, BaseException):
                     error, value = value, None
         self.body = None
         for future in self.futures:
-            if future.done():
-                continue
-            try:
-                if error is not None:
-                    future.set_exception(error)
-                else:
-                    future.set_result(value)
-            except InvalidStateError:  # cancelled in this instant: it has its answer
-                pass
-            except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
-                _log.exception("a Future's callback raised")
+            settle(future, value, error)
         del future  # an error's traceback keeps this frame
         self.futures = []

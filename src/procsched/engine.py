@@ -12,6 +12,7 @@ import logging
 import random
 import threading
 import weakref
+from collections import deque
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -19,7 +20,7 @@ from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
 from procsched.clock import read
-from procsched.core.model import JobState, Place, Run, Timebase
+from procsched.core.model import JobState, Place, Priority, Run, Timebase
 from procsched.core.repair import repair
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
@@ -101,7 +102,7 @@ class Engine(Life):
         self.ledger = Ledger()
         self.alarms = Alarms()
         self.mailbox = Mailbox(pool.wake)
-        self.delivery = Delivery(self.name, threaded=threaded)
+        self.delivery = Delivery(self.name, pool, threaded=threaded)
         self.announcer = Announcer(self.name, threaded=threaded)
         self.gate = Gate(max_pending, refuse=refuse)
         self.max_tasks = max_tasks
@@ -125,6 +126,8 @@ class Engine(Life):
         self.interrupted = False
         """Whether a change of the timetable was cut short, and its accounts must be looked over."""
         self._calls = itertools.count(1)
+        self.intake: deque[Run] = deque()
+        """Calls on their way from their callers' threads: appended to by any of them, emptied under the lock."""
 
     # -- small things ---------------------------------------------------------------------------------------------
 
@@ -228,7 +231,7 @@ class Engine(Life):
             self._check_alive(row)
             run = self.timetable.run_now(row, self.now())
             if run.future is None:
-                run.future = self._future_of(run)
+                run.future = RunFuture(self._cancel_run, run)
                 self.settling.open.add(run)
             future: RunFuture = run.future
         self._post(_nothing)
@@ -263,32 +266,62 @@ class Engine(Life):
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    @_mended
-    def submit(self, payload: Any, when: int | None = None, timebase: Timebase = Timebase.MONOTONIC) -> RunFuture:
-        """A call for now, or for an instant of a timebase."""
-        self.check_open()
-        self.start()
-        self.gate.enter()
-        now = self.now()
-        wall = when if when is not None and timebase is Timebase.WALL else now.wall
-        if when is not None and timebase is Timebase.MONOTONIC:
-            wall = now.wall + when - now.mono
-        run = Run(None, payload, 2, now.mono, wall)
+    def submit(self, payload: Any) -> RunFuture:
+        """A call for now. One append to the intake, without a lock: nothing that a Ctrl-C could leave half done."""
+        if not self.admits:
+            self._knock()
+        run = Run(None, payload, Priority.MEDIUM, self.clock.monotonic_ns(), 0)
         run.number = next(self._calls)
-        run.future = future = self._future_of(run)
-        with self.lock:
-            if self.stopping.begun or self.failure is not None:
-                self.gate.release()
-                self.check_open()
-            run.cost = self.offering.cost_of_call(run)
-            self.settling.open.add(run)
-            self.timetable.submit(run, now, when=when, timebase=timebase)
+        run.future = future = RunFuture(self._cancel_run, run)
+        self.intake.append(run)
+        if not self.admits:
+            self._look_back(run)
         self.mailbox.nudge()
         return future
 
-    def _future_of(self, run: Run) -> RunFuture:
-        future = RunFuture()
-        future._prevent = lambda _future: self._cancel_run(run)
+    def _knock(self) -> None:
+        """For a call: starts the engine, and waits at the gate. Raises what `check_open` and `Gate.enter` do."""
+        self.check_open()
+        self.start()
+        self.gate.enter()
+
+    def _look_back(self, run: Run) -> None:
+        """The end may have begun while this call came in: either that has seen it, or it is refused."""
+        if self.stopping.begun or self.failure is not None:
+            with self.lock:
+                if run.place is Place.POSTED:
+                    run.place = Place.DONE
+                    self.gate.release()
+                    self.check_open()
+
+    def take_in(self, now: Now) -> None:
+        """Under the lock: moves the calls that have come to the timetable."""
+        intake, submit, begun = self.intake, self.timetable.submit, self.settling.open.add
+        offset = now.wall - now.mono
+        for _ in range(len(intake)):
+            run = intake[0]
+            if run.place is Place.POSTED:  # else it was refused, or an earlier move of it was cut short
+                begun(run)
+                run.planned_wall = run.due + offset
+                run.estimate = self.offering.estimate_of(run.payload.function)
+                submit(run, now)
+            intake.popleft()
+
+    @_mended
+    def submit_at(self, payload: Any, when: int, timebase: Timebase) -> RunFuture:
+        """A call for an instant of a timebase."""
+        self._knock()
+        now = self.now()
+        wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
+        run = Run(None, payload, Priority.MEDIUM, now.mono, wall)
+        run.number = next(self._calls)
+        run.future = future = RunFuture(self._cancel_run, run)
+        with self.lock:
+            self._look_back(run)
+            run.estimate = self.offering.estimate_of(payload.function)
+            self.settling.open.add(run)
+            self.timetable.submit(run, now, when=when, timebase=timebase)
+        self.mailbox.nudge()
         return future
 
     @_mended
@@ -297,6 +330,8 @@ class Engine(Life):
         if self.inert is not None:
             return False
         with self.lock:
+            if run.place is Place.POSTED:
+                self.take_in(self.now())
             if run.started or run.place in (Place.EXECUTING, Place.DONE):
                 return False
             changes = self.timetable.drop(run, self.now()) if run.place is not Place.OFFERED else None
@@ -315,7 +350,7 @@ class Engine(Life):
         self.dispatcher.announce(partial(_log.log, level, text, *args))
 
     def is_idle(self) -> bool:
-        return self.timetable.is_idle() and not self.mailbox
+        return self.timetable.is_idle() and not self.mailbox and not self.intake
 
     def check_valid(self) -> None:
         """Asserts every law that is written down somewhere. Costs O(n): for tests."""

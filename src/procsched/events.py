@@ -7,11 +7,15 @@ asks for `Event` gets all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from procsched.ledger import instant, record_of
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import Self
 
+    from procsched.ledger import Line
     from procsched.records import RunRecord
 
 __all__ = [
@@ -39,6 +43,32 @@ class Event:
     """The base of all events."""
 
     __slots__ = ()
+
+
+class _OfARun(Event):
+    """An event that is made of a line of the ledger when somebody looks at it: most are only counted, or not at all."""
+
+    __slots__ = ("_line",)
+
+    @classmethod
+    def of(cls, line: Line) -> Self:
+        """The event that this line tells of."""
+        event = _new(cls)
+        _set_line(event, line)
+        return event
+
+    def _fill(self, line: Line) -> None:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:  # asked for what isn't there: nothing is, until now
+        if name == "_line":
+            raise AttributeError(name)
+        self._fill(self._line)
+        return object.__getattribute__(self, name)
+
+
+_new = object.__new__
+_set_line = _OfARun._line.__set__  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs
@@ -98,7 +128,7 @@ class JobFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunStarted(Event):
+class RunStarted(_OfARun):
     """A worker took a run. For very short runs this is delivered together with their end."""
 
     job_id: str
@@ -108,6 +138,11 @@ class RunStarted(Event):
     started: datetime
     worker: int
     pid: int
+
+    def _fill(self, line: Line) -> None:
+        planned, started = instant(line[4]), instant(line[5])
+        # The fields as __init__ has them: what is frozen for others is made here.
+        RunStarted.__init__(self, line[0], line[1], line[3], planned, started, line[11], line[12])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +174,13 @@ class RunProgress(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded(Event):
+class RunEnded(_OfARun):
     """A run has reached its one end, whichever that is: skipped and cancelled runs end too."""
 
     record: RunRecord
+
+    def _fill(self, line: Line) -> None:
+        RunEnded.__init__(self, record_of(line))
 
 
 @dataclass(frozen=True, slots=True)

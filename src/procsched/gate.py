@@ -20,6 +20,10 @@ class Gate:
         self._changed = threading.Condition(threading.RLock())
         self._waiting = 0
 
+    @property
+    def bounded(self) -> bool:
+        return self._bound is not None
+
     def enter(self) -> None:
         """Lets one call in.
 

@@ -49,5 +49,3 @@ def _take(future: Future[_T], timeout: float | None) -> _T:
     finally:
         future.cancel()
         del future  # or an exception's traceback would keep it, and itself, alive
-
-

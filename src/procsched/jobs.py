@@ -211,5 +211,3 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} {self.state.value}, generation {self.generation}>"
-
-

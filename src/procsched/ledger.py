@@ -153,7 +153,6 @@ class Ledger:
         run: Run,
         outcome: Outcome,
         now: Now,
-        *,
         attempt: int,
         finished: int,
         cpu_time: int = 0,
@@ -161,16 +160,23 @@ class Ledger:
         pid: int = 0,
         error: object = None,
         result_size: int | None = None,
-        held_by: str = "",
     ) -> Line:
         """Writes down how an attempt went. ``finished`` is monotonic."""
         offset = now.wall - now.mono
-        start = run.start
+        start, expected, noticed, row = run.start, run.expected, run.noticed, run.row
         began = start or finished
-        lateness = max(0, began - run.expected)
-        noticed = min(max(run.noticed, run.expected), began)
+        lateness = began - expected
+        if lateness <= 0:
+            lateness = 0
+        elif noticed < expected:
+            noticed = expected
+        elif noticed > began:
+            noticed = began
+        held_by = run.notes or ""
+        if run.was_held:
+            held_by = f"max_instances; {held_by}" if held_by else "max_instances"
         return (
-            job_id_of(run),
+            row.id if row is not None else f"{run.payload.function.name}-{run.number}",
             run.number,
             run.generation,
             attempt,
@@ -186,7 +192,7 @@ class Ledger:
             outcome.value,
             error,
             result_size,
-            noticed - run.expected if lateness else 0,
+            noticed - expected if lateness else 0,
             began - noticed if lateness else 0,
             held_by,
         )

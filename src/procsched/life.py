@@ -64,6 +64,9 @@ class Life:
         self.started = False
         self._thread: threading.Thread | None = None
         self._start_lock = threading.RLock()
+        self.admits = False
+        """Whether calls can come in without being looked at: started, not closing, well, and with no bound. Cleared
+        *before* whatever ends that looks at `intake` for the last time."""
         self._last_deeds: list[Callable[[], object]] = []
 
     @property
@@ -74,6 +77,11 @@ class Life:
     def turns(self) -> bool:
         """Whether there is a thread that turns the loop."""
         return self.started and self.threaded and self.inert is None
+
+    def become_inert(self, reason: str) -> None:
+        """This engine takes no work, and does none, from now on."""
+        self.inert = reason
+        self.admits = False
 
     def check_usable(self) -> None:
         """Raises `SchedulerClosed` in a forked copy, and inside a worker."""
@@ -116,6 +124,7 @@ class Life:
                 self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
                 self._thread.start()
             self.started = True
+            self.admits = not self.gate.bounded and not self.stopping.begun
 
     def shutdown(
         self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False
@@ -165,6 +174,7 @@ class Life:
             wrapped.__cause__ = error
             error = wrapped
         self.failure = error
+        self.admits = False
         self.gate.close()
         self.mailbox.read_on()
         try:

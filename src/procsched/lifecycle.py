@@ -12,6 +12,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from procsched import futures
 from procsched.errors import SchedulerClosed
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
+    futures.after_fork()
     for engine in _engines:
-        engine.inert = f"this process is a forked copy of the one that made the scheduler {engine.name!r}"
+        engine.become_inert(f"this process is a forked copy of the one that made the scheduler {engine.name!r}")
     for lock in _locks:
         lock.forget()
 

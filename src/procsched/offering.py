@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from procsched import wire
-from procsched.core.model import ALONE, Place, Timebase
+from procsched.core.model import ALONE, Estimate, Place, Timebase
 from procsched.core.roster import SlotState
 
 if TYPE_CHECKING:
@@ -72,35 +72,34 @@ class Offering:
         self._max_tasks = max_tasks
         self.offers = 0
         """Runs offered so far; the latest ticket."""
-        self._held_by: dict[str, int] = {}
+        self._held_by = ""
+        self._looked_at_holders: int | None = None
         self._offset: int | None = None
         self._stepped_at = 0
-        self._costs: dict[int, int] = {}
+        self._estimates: dict[int, Estimate] = {}
 
     # -- estimates ------------------------------------------------------------------------------------------------
 
-    def cost_of_call(self, run: Run) -> int:
-        """What a submitted call will probably cost, by earlier calls of the same function."""
-        return self._costs.get(run.payload.function.key, ALONE)
+    def estimate_of(self, function: Any) -> Estimate:
+        """What calls of this function will probably cost, by earlier ones."""
+        estimate = self._estimates.get(function.key)
+        if estimate is None:
+            if len(self._estimates) > 10_000:  # lambdas: every one is another function
+                self._estimates.clear()
+            estimate = self._estimates[function.key] = Estimate()
+        return estimate
 
     def learn(self, run: Run, duration: int) -> None:
         """A run took so long."""
         row = run.row
-        payload = run.payload
         if row is not None and (row.options.timeout is not None or row.options.warn_after is not None):
             return  # watched runs go alone: their start must be known
-        args = payload.args if payload is not None else b""
-        if not isinstance(args, bytes):
+        args = run.payload.args if run.payload is not None else b""
+        about = row if row is not None else run.estimate
+        if about is None or not isinstance(args, bytes):
             return
-        known = row.cost if row is not None else self.cost_of_call(run)
-        cost = duration if known == ALONE else (known * 7 + duration) >> 3
-        cost = max(cost, _LEAST_COST, len(args) * _COST_OF_A_BYTE)
-        if row is not None:
-            row.cost = cost
-            return
-        if len(self._costs) > 10_000:  # lambdas: every one is another function
-            self._costs.clear()
-        self._costs[payload.function.key] = cost
+        cost = duration if about.cost == ALONE else (about.cost * 7 + duration) >> 3
+        about.cost = max(cost, _LEAST_COST, len(args) * _COST_OF_A_BYTE)
 
     # -- one turn -------------------------------------------------------------------------------------------------
 
@@ -114,11 +113,12 @@ class Offering:
                 if not self._feed(slot, now, draw) and not queues.ready:
                     break
             if queues.ready:
-                self._remember_holders()
+                self._remember_holders(now)
                 self._top_up(now, draw)
                 self._disarm(now)
         if not queues.ready:
-            self._held_by = {}  # nobody is held any more
+            self._held_by = ""  # nobody is held any more
+            self._looked_at_holders = None
             self._arm(now, draw)
 
     def _room(self, slot: Slot) -> int:
@@ -182,32 +182,26 @@ class Offering:
     def _offer(self, slot: Slot, runs: list[Run], now: Now, *, armed: bool = False) -> None:
         orders: list[Any] = []
         functions: dict[int, Any] = {}
-        alone = len(runs) == 1
-        for run in runs:
-            self.offers += 1
-            run.ticket = self.offers
-            row = run.row
-            function = run.payload.function
+        ticket, late = self.offers, now.mono - OVERSTAY
+        for run in runs:  # flat: of all code here this is what runs most often
+            ticket += 1
+            run.ticket = ticket
+            row, payload = run.row, run.payload
+            function = payload.function
             functions[function.key] = function
-            timeout = row.options.timeout if row is not None else None
-            flags = wire.WANT_VALUE if self._wants_value(run) else 0
-            if alone and run.cost > BUDGET // 2:
-                flags |= wire.REPORT_START
-            orders.append(
-                (
-                    run.ticket,
-                    function.key,
-                    run.due if armed else 0,
-                    flags,
-                    run.number,
-                    run.attempt,
-                    run.planned_wall,
-                    timeout or 0,
-                    run.payload.args,
-                )
-            )
-            if now.mono - run.expected > OVERSTAY:
+            timeout = 0
+            flags = wire.WANT_VALUE
+            if row is not None:
+                timeout = row.options.timeout or 0
+                if not self._wants_value(run):
+                    flags = 0
+            due, planned = run.due if armed else 0, run.planned_wall
+            orders.append((ticket, function.key, due, flags, run.number, run.attempt, planned, timeout, payload.args))
+            if run.expected < late:
                 run.notes = self._why_late(run, now)
+        if len(runs) == 1 and runs[0].cost > BUDGET // 2:
+            orders[0] = (*orders[0][: wire.FLAGS], orders[0][wire.FLAGS] | wire.REPORT_START, *orders[0][wire.NUMBER :])
+        self.offers = ticket
         self._roster.offered(slot, runs, now.mono, armed=armed)
         self._pool.offer(slot.index, orders, list(functions.values()))
 
@@ -245,7 +239,7 @@ class Offering:
                     self._claimed(current, since)
         return again
 
-    def _why_late(self, run: Run, now: Now) -> dict[str, int] | str | None:
+    def _why_late(self, run: Run, now: Now) -> str | None:
         """What kept a run: the holders of the workers, or else whatever is known."""
         row = run.row
         if (
@@ -268,13 +262,18 @@ class Offering:
             self._stepped_at = now.mono
         self._offset = offset
 
-    def _remember_holders(self) -> None:
-        """Why ready runs wait: who has the workers now. A new dict each time the picture changes, shared by runs."""
+    def _remember_holders(self, now: Now) -> None:
+        """Why ready runs wait: who has the workers now, in words. Looked at as often as it could make a run late."""
+        if self._looked_at_holders is not None and now.mono - self._looked_at_holders < OVERSTAY:
+            return
+        self._looked_at_holders = now.mono
         holders: dict[str, int] = {}
         for slot in self._roster:
             run = slot.current
             if run is not None:
                 name = run.row.id if run.row is not None else run.payload.function.name
                 holders[name] = holders.get(name, 0) + 1
-        if holders and holders != self._held_by:
-            self._held_by = holders
+        if holders:
+            names = sorted(holders, key=lambda name: -holders[name])[:3]
+            most = ", ".join(f"{holders[name]} with {name}" for name in names) + (", …" if len(holders) > 3 else "")
+            self._held_by = f"{sum(holders.values())} of {len(self._roster.slots)} workers busy, {most}"

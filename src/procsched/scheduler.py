@@ -139,8 +139,8 @@ class ProcessScheduler(Executor):
             start_timeout=timeout,
             threaded=self._threaded,
         )
-        self._engine.inert = _inert_because()
-        if self._engine.inert is not None:
+        if (reason := _inert_because()) is not None:
+            self._engine.become_inert(reason)
             return
         if single_instance is not None:
             self._lock_file = InstanceLock(single_instance)
@@ -157,15 +157,17 @@ class ProcessScheduler(Executor):
             SchedulerClosed: After shutdown.
         """
         engine = self._engine
-        engine.check_open()
+        if not engine.admits:
+            engine.check_open()  # before anything is pickled
         return engine.submit(engine.pool.ship(fn, args, kwargs))
 
     def submit_at(self, when: datetime, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Run ``fn(*args, **kwargs)`` at an aware datetime, or at once if that is past. Raises as `submit` does."""
         instant = At(when).first(0)
+        assert instant is not None
         engine = self._engine
         engine.check_open()
-        return engine.submit(engine.pool.ship(fn, args, kwargs), instant, Timebase.WALL)
+        return engine.submit_at(engine.pool.ship(fn, args, kwargs), instant, Timebase.WALL)
 
     def submit_after(self, delay: Duration, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Run ``fn(*args, **kwargs)`` after a delay (seconds, timedelta or ``"90s"``). Raises as `submit` does."""
@@ -173,7 +175,7 @@ class ProcessScheduler(Executor):
         engine = self._engine
         engine.check_open()
         payload = engine.pool.ship(fn, args, kwargs)
-        return engine.submit(payload, engine.clock.monotonic_ns() + wait, Timebase.MONOTONIC)
+        return engine.submit_at(payload, engine.clock.monotonic_ns() + wait, Timebase.MONOTONIC)
 
     def map(
         self, fn: Callable[..., _T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1

@@ -19,6 +19,8 @@ from procsched.records import RunError
 from procsched.series import Expected
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from procsched.core.model import JobRow, Now
     from procsched.core.roster import Slot
     from procsched.engine import Engine
@@ -73,9 +75,8 @@ class Settling:
 
     def _announce_start(self, run: Run, pid: int) -> None:
         now = self._engine.now()
-        times = (instant(run.planned_wall), instant(run.start + now.wall - now.mono))
-        about = (job_id_of(run), run.number, run.attempt, *times, run.slot, pid)
-        self._engine.dispatcher.announce(events.RunStarted, *about)
+        line = self._engine.ledger.line(run, Outcome.SUCCEEDED, now, run.attempt, now.mono, 0, 0, pid)
+        self._engine.dispatcher.announce(events.RunStarted, line)
 
     def _count_started(self, run: Run) -> None:
         engine = self._engine
@@ -115,22 +116,61 @@ class Settling:
 
     # -- its end --------------------------------------------------------------------------------------------------
 
-    def reported(self, event: api.Ended) -> None:
-        """The worker tells that an attempt has ended."""
+    def reported(self, ended: Sequence[api.Ended]) -> None:
+        """Workers tell that attempts have ended."""
         engine = self._engine
-        slot = engine.roster[event.slot]
-        if event.ticket not in slot.runs:
-            return  # of a run that was given up; its account is closed
-        run = engine.roster.reported(slot, event.ticket, event.finished)
-        known, run.start = run.start, event.started
-        engine.offering.learn(run, event.finished - event.started)
-        if not known and engine.announcer.wants(events.RunStarted):
+        with engine.lock:  # once for them all
+            now = engine.now()
+            for event in ended:
+                slot = engine.roster.slots[event.slot]
+                if event.ticket not in slot.runs:
+                    continue  # of a run that was given up; its account is closed
+                run = engine.roster.reported(slot, event.ticket, event.finished)
+                known, run.start = run.start, event.started
+                engine.offering.learn(run, event.finished - event.started)
+                if run.row is None and event.success:
+                    self._call_succeeded(run, event, now, slot.pid, known=known != 0)
+                else:
+                    self._attempt_ended(run, event, slot, now, known=known != 0)
+                slot.heavy = event.over_memory
+                if slot.heavy:
+                    engine.staff.weighed(slot)
+
+    def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now, *, known: bool) -> None:
+        if not known and self._engine.announcer.wants(events.RunStarted):
             self._announce_start(run, slot.pid)  # it was so short that its start wasn't told by itself
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
-        self._settle(run, outcome, event.finished, event.body, None, event=event, pid=slot.pid)
-        slot.heavy = event.over_memory
-        if slot.heavy:
-            engine.staff.weighed(slot)
+        self._settle(run, outcome, event.finished, now, event.body, None, event=event, pid=slot.pid)
+
+    def _call_succeeded(self, run: Run, event: api.Ended, now: Now, pid: int, *, known: bool) -> None:
+        """`_settle` and `_end` in one, for what by far most runs are where there are many: under the lock."""
+        engine = self._engine
+        announcer, ledger = engine.announcer, engine.ledger
+        run.place = Place.DONE
+        engine.timetable.calls -= 1
+        if not run.started:
+            run.started = True
+            ledger.started += 1
+        ledger.counts[Outcome.SUCCEEDED] += 1
+        if announcer.minds_calls:
+            line = ledger.line(
+                run, Outcome.SUCCEEDED, now, run.attempt, event.finished, event.cpu_time, event.max_rss, pid, None,
+                event.size if event.body is not None else None,
+            )  # fmt: skip
+            if not known:
+                engine.dispatcher.announce(events.RunStarted, line)
+            engine.dispatcher.announce(events.RunEnded, line)
+        engine.delivery.give(run.future, event.body)
+        self._let_go(run)
+
+    def _let_go(self, run: Run) -> None:
+        """The run has ended, and everybody who waits has been thought of: it lets go of all that it held."""
+        if run.future is not None:
+            run.future.let_go()
+        if run.row is None:
+            self._engine.gate.release()
+        run.future = run.payload = run.last = run.notes = None
+        self.open.discard(run)
 
     def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:
         """The run was executing when its worker died."""
@@ -162,13 +202,14 @@ class Settling:
             run.start = min(now.mono, max(run.due, engine.roster[event.slot].progress))
             if engine.announcer.wants(events.RunStarted):
                 self._announce_start(run, event.pid)
-        self._settle(run, outcome, now.mono, None, error, told=said, pid=event.pid, max_rss=event.max_rss)
+        self._settle(run, outcome, now.mono, now, None, error, told=said, pid=event.pid, max_rss=event.max_rss)
 
     def _settle(
         self,
         run: Run,
         outcome: Outcome,
         finished: int,
+        now: Now,
         body: Any,
         error: BaseException | None,
         *,
@@ -179,24 +220,14 @@ class Settling:
     ) -> None:
         """An attempt has ended: the one way into the timetable, the ledger and the Futures for all that executed."""
         engine = self._engine
-        now = engine.now()
         self._count_started(run)
-        attempt = run.attempt
         if outcome is Outcome.FAILED:
             told = self._kept(body)
-        line = engine.ledger.line(
-            run,
-            outcome,
-            now,
-            attempt=attempt,
-            finished=finished,
-            cpu_time=event.cpu_time if event is not None else 0,
-            max_rss=event.max_rss if event is not None else max_rss,
-            pid=pid,
-            error=told,
-            result_size=event.size if event is not None and outcome is Outcome.SUCCEEDED and body is not None else None,
-            held_by=held_by(run, len(engine.roster.slots)),
-        )
+        cpu_time, size = 0, None
+        if event is not None:
+            cpu_time, max_rss = event.cpu_time, event.max_rss
+            size = event.size if outcome is Outcome.SUCCEEDED and body is not None else None
+        line = engine.ledger.line(run, outcome, now, run.attempt, finished, cpu_time, max_rss, pid, told, size)
         with engine.lock:
             changes = engine.timetable.settle(run, outcome, finished, now, random.random())
             if changes.retry_at is None:
@@ -221,17 +252,13 @@ class Settling:
         engine = self._engine
         futures = run.followers
         if run.future is not None:
-            run.future._prevent = None
             futures = [run.future, *futures]
-            run.future = None
         run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
-        self.open.discard(run)
-        if run.row is None:
-            engine.gate.release()
-        run.payload = run.last = run.notes = None
-        engine.dispatcher.announce(events.RunEnded, line)
+        if outcome is not Outcome.SUCCEEDED or engine.announcer.minds_successes:
+            engine.dispatcher.announce(events.RunEnded, line)
+        self._let_go(run)
 
     def _end_unstarted(self, run: Run, outcome: Outcome, now: Now, error: BaseException | None = None) -> None:
         engine = self._engine
@@ -239,10 +266,7 @@ class Settling:
             return  # it has been told already
         told = RunError(type(error).__name__, str(error)) if error is not None else None
         run.start = 0
-        holders = held_by(run, len(engine.roster.slots))
-        line = engine.ledger.line(
-            run, outcome, now, attempt=run.attempt, finished=now.mono, error=told, held_by=holders
-        )
+        line = engine.ledger.line(run, outcome, now, run.attempt, now.mono, error=told)
         with engine.lock:
             engine.ledger.end(run, outcome, line)
         self._end(run, outcome, line, None, error)
@@ -308,6 +332,7 @@ class Settling:
             jobs = engine.timetable.jobs
             alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
             alive.update(engine.roster.holding(), *(row.live for row in jobs.values()))
+            alive.update(run for run in engine.intake if run.place is Place.POSTED)
             for run in sorted(self.open - alive, key=lambda run: run.number):
                 if run.started:
                     changes.ended.append(run)
@@ -345,6 +370,7 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
+            engine.take_in(now)
             rows = list(engine.timetable.jobs.values())
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
@@ -354,7 +380,7 @@ class Settling:
         for run in runs:
             run.place = Place.DONE
             if run.started:
-                line = engine.ledger.line(run, Outcome.ABORTED, now, attempt=run.attempt, finished=now.mono)
+                line = engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
                 with engine.lock:
                     engine.ledger.end(run, Outcome.ABORTED, line)
                 self._end(run, Outcome.ABORTED, line, None, error)
@@ -362,16 +388,3 @@ class Settling:
                 self._end_unstarted(run, Outcome.CANCELLED, now, error)
         for row in rows:
             self.job_over(row)
-
-
-def held_by(run: Run, workers: int) -> str:
-    """What kept a run, in words: its own job, and who had the workers."""
-    why: dict[str, int] | str | None = run.notes
-    words = ["max_instances"] if run.was_held else []
-    if isinstance(why, str):
-        words.append(why)
-    elif why:
-        names = sorted(why, key=lambda name: -why[name])[:3]
-        holders = ", ".join(f"{why[name]} with {name}" for name in names) + (", …" if len(why) > 3 else "")
-        words.append(f"{sum(why.values())} of {workers} workers busy, {holders}")
-    return "; ".join(words)

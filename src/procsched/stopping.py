@@ -35,6 +35,7 @@ class Stopping:
         complete.
         """
         self.begun = True
+        self._engine.admits = False
         self._engine.gate.close()
         self._engine.mailbox.post(lambda: self._begin(cancel_calls, timeout, only_jobs))
 
@@ -47,6 +48,7 @@ class Stopping:
         now = engine.now()
         self._take_back(now)
         with engine.lock:
+            engine.take_in(now)
             changes = engine.timetable.close(now, cancel_calls=cancel_calls)
         delayed = sum(1 for run in changes.cancelled if run.row is None and run.planned is not None)
         if delayed and not self._closed:
@@ -68,6 +70,7 @@ class Stopping:
         if not only_jobs:
             self._take_back(now)
             with engine.lock:
+                engine.take_in(now)
                 changes = engine.timetable.close(now, cancel_calls=True)
             engine.settling.note(changes, now)
         for slot in engine.roster:
@@ -89,6 +92,7 @@ class Stopping:
     def finished(self) -> bool:
         """Whether nothing is left to do. In the loop."""
         timetable = self._engine.timetable
-        if self._abandoned and not self.begun and timetable.is_idle() and not timetable.jobs:
+        if self._abandoned and not self.begun and self._engine.is_idle() and not timetable.jobs:
             self.ask(cancel_calls=False, timeout=None)
-        return self._closed and not timetable.calls and not timetable.live and not self._engine.mailbox
+        engine = self._engine
+        return self._closed and not timetable.calls and not timetable.live and not engine.mailbox and not engine.intake

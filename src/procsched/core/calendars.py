@@ -201,9 +201,7 @@ class Cron(Calendar):
 
     expression: str
 
-    def __init__(
-        self, expression: str, timezone: str | tzinfo | None = None, missed: Missed = Missed.COALESCE
-    ) -> None:
+    def __init__(self, expression: str, timezone: str | tzinfo | None = None, missed: Missed = Missed.COALESCE) -> None:
         if not isinstance(expression, str):
             raise TypeError(f"Cron() expression is {expression!r} ({type(expression).__name__}); {_CRON_ACCEPTED}")
         self._set(

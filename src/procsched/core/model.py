@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALONE",
+    "Estimate",
     "JobOptions",
     "JobRow",
     "JobState",
@@ -249,6 +250,15 @@ class JobRow:
         return f"<JobRow {self.id!r} generation {self.generation} {self.state.value}>"
 
 
+class Estimate:
+    """What calls of one function will probably cost, learned from those that have ended; shared by all of them."""
+
+    __slots__ = ("cost",)
+
+    def __init__(self) -> None:
+        self.cost = ALONE
+
+
 class Run:
     """One execution of a job's function, or of a submitted call, over all its attempts."""
 
@@ -259,6 +269,7 @@ class Run:
         "counted",
         "due",
         "entry",
+        "estimate",
         "expected",
         "followers",
         "future",
@@ -308,6 +319,8 @@ class Run:
         self.was_held = False
         """It waited for a hand of `max_instances`."""
         self.cost = ALONE
+        self.estimate: Estimate | None = None
+        """Of a call: what its cost will be taken from when it is handed over."""
         self.ticket = 0
         self.slot = -1
         self.start = 0

@@ -1,7 +1,7 @@
-"""Queues: the two timer heaps and the ready heap, where everything that waits has its one entry. Pure.
+"""Queues: the two timer heaps and the ready queue, where everything that waits has its one entry. Pure.
 
 An entry is keyed in the time of its schedule, monotonic or wall, so that a step of the wall clock moves the calendar
-and nothing else. When due, it moves to the ready heap under the *monotonic* instant at which it became due: raw wall
+and nothing else. When due, it moves to the ready queue under the *monotonic* instant at which it became due: raw wall
 nanoseconds would sort behind every monotonic one for ever.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from procsched.core.heap import DueHeap
 from procsched.core.model import NOWHERE, Place, ReadyOrder, Run, Timebase
+from procsched.core.ready import ReadyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,14 @@ The bound is Debian cron's."""
 
 
 class Queues:
-    """Timer heaps and ready heap over one generation table."""
+    """Timer heaps and ready queue over one generation table."""
 
     def __init__(self, jobs: dict[str, JobRow], order: ReadyOrder) -> None:
         self._jobs = jobs
         self._by_priority = order is ReadyOrder.PRIORITY
         self._mono = DueHeap(self._is_live)
         self._wall = DueHeap(self._is_live)
-        self._ready = DueHeap(self._is_live)
+        self._ready = ReadyQueue(self._is_live)
         self._seq = 0
         self._latest_wall: int | None = None
 

@@ -159,7 +159,7 @@ class Timetable(Planning):
     def submit(self, run: Run, now: Now, *, when: int | None = None, timebase: Timebase = Timebase.MONOTONIC) -> None:
         """Takes in a call: for now, or for an instant of a timebase."""
         self.calls += 1
-        run.noticed = now.mono
+        run.noticed = max(run.due, now.mono)
         if when is None:
             self.queues.push_ready(run)
         else:
@@ -184,18 +184,25 @@ class Timetable(Planning):
             item = queues.head()
             if item is None:
                 break
-            if self._hold(item):
-                continue
-            if runs and spent + item.cost > budget:
-                break
-            queues.pop_ready()
             run: Run | None
-            if isinstance(item, Run):
+            if isinstance(item, Run) and item.row is None:
                 run = item
-                if run.row is not None:
-                    run = self._take_again(run.row, run, now, changes, draw)
+                if run.estimate is not None:
+                    run.cost = run.estimate.cost
+                if runs and spent + run.cost > budget:
+                    break
+                queues.pop_ready()
             else:
-                run = self._take_slot(item, now, changes, draw)
+                if self._hold(item):
+                    continue
+                if runs and spent + item.cost > budget:
+                    break
+                queues.pop_ready()
+                if isinstance(item, Run):
+                    assert item.row is not None
+                    run = self._take_again(item.row, item, now, changes, draw)
+                else:
+                    run = self._take_slot(item, now, changes, draw)
             if run is not None:
                 run.place = Place.OFFERED
                 spent += run.cost

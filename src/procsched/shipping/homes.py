@@ -47,7 +47,6 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
 
-
 class _Known(NamedTuple):
     spec: weakref.ref[Any] | None
     search: list[str]
