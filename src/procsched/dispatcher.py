@@ -50,7 +50,6 @@ class Dispatcher:
             engine.mend(now)
         engine.alarms.ring(now.mono)
         with engine.lock:
-            engine.take_in(now)
             engine.timetable.promote(now)
         engine.staff.tend(now)
         engine.offering.hand_over(now, random.random())

@@ -12,7 +12,6 @@ import logging
 import random
 import threading
 import weakref
-from collections import deque
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -126,8 +125,6 @@ class Engine(Life):
         self.interrupted = False
         """Whether a change of the timetable was cut short, and its accounts must be looked over."""
         self._calls = itertools.count(1)
-        self.intake: deque[Run] = deque()
-        """Calls on their way from their callers' threads: appended to by any of them, emptied under the lock."""
 
     # -- small things ---------------------------------------------------------------------------------------------
 
@@ -267,16 +264,23 @@ class Engine(Life):
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def submit(self, payload: Any) -> RunFuture:
-        """A call for now. One append to the intake, without a lock: nothing that a Ctrl-C could leave half done."""
+        """A call for now: one append, without a lock."""
         if not self.admits:
             self._knock()
         run = Run(None, payload, Priority.MEDIUM, self.clock.monotonic_ns(), 0)
         run.number = next(self._calls)
+        run.estimate = payload.function
         run.future = future = RunFuture(self._cancel_run, run)
-        self.intake.append(run)
-        if not self.admits:
-            self._look_back(run)
-        self.mailbox.nudge()
+        try:
+            self.settling.open.add(run)
+            self.timetable.queues.arrive(run)
+            if not self.admits:
+                self._look_back(run)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+        finally:
+            self.mailbox.nudge()
         return future
 
     def _knock(self) -> None:
@@ -290,22 +294,10 @@ class Engine(Life):
         if self.stopping.begun or self.failure is not None:
             with self.lock:
                 if run.place is Place.POSTED:
-                    run.place = Place.DONE
+                    self.timetable.drop(run, self.now())
+                    self.settling.open.discard(run)
                     self.gate.release()
                     self.check_open()
-
-    def take_in(self, now: Now) -> None:
-        """Under the lock: moves the calls that have come to the timetable."""
-        intake, submit, begun = self.intake, self.timetable.submit, self.settling.open.add
-        offset = now.wall - now.mono
-        for _ in range(len(intake)):
-            run = intake[0]
-            if run.place is Place.POSTED:  # else it was refused, or an earlier move of it was cut short
-                begun(run)
-                run.planned_wall = run.due + offset
-                run.estimate = self.offering.estimate_of(run.payload.function)
-                submit(run, now)
-            intake.popleft()
 
     @_mended
     def submit_at(self, payload: Any, when: int, timebase: Timebase) -> RunFuture:
@@ -317,8 +309,10 @@ class Engine(Life):
         run.number = next(self._calls)
         run.future = future = RunFuture(self._cancel_run, run)
         with self.lock:
-            self._look_back(run)
-            run.estimate = self.offering.estimate_of(payload.function)
+            if self.stopping.begun or self.failure is not None:
+                self.gate.release()
+                self.check_open()
+            run.estimate = payload.function
             self.settling.open.add(run)
             self.timetable.submit(run, now, when=when, timebase=timebase)
         self.mailbox.nudge()
@@ -330,8 +324,6 @@ class Engine(Life):
         if self.inert is not None:
             return False
         with self.lock:
-            if run.place is Place.POSTED:
-                self.take_in(self.now())
             if run.started or run.place in (Place.EXECUTING, Place.DONE):
                 return False
             changes = self.timetable.drop(run, self.now()) if run.place is not Place.OFFERED else None
@@ -350,7 +342,7 @@ class Engine(Life):
         self.dispatcher.announce(partial(_log.log, level, text, *args))
 
     def is_idle(self) -> bool:
-        return self.timetable.is_idle() and not self.mailbox and not self.intake
+        return self.timetable.is_idle() and not self.mailbox
 
     def check_valid(self) -> None:
         """Asserts every law that is written down somewhere. Costs O(n): for tests."""

@@ -73,7 +73,7 @@ def stats_of(engine: Engine) -> SchedulerStats:
             started=ledger.started,
             ended=ledger.ended,
             executing=ledger.executing,
-            ready=len(engine.intake) + timetable.queues.ready + engine.roster.unclaimed(),
+            ready=timetable.queues.ready + engine.roster.unclaimed(),
             scheduled=timetable.queues.timers,
             missed=timetable.missed,
             **{outcome.value: count for outcome, count in ledger.counts.items()},
@@ -85,8 +85,6 @@ def health_of(engine: Engine) -> Health:
     now = engine.clock.monotonic_ns()
     with engine.lock:
         oldest = engine.timetable.queues.oldest_ready()
-        for run in [*engine.intake][:1]:
-            oldest = run.due if oldest is None else min(oldest, run.due)
     up = sum(slot.state is SlotState.UP for slot in engine.roster)
     age = max(0, now - engine.dispatcher.last_turn) / SECOND if engine.started else 0.0
     waited = None if oldest is None else max(0, now - oldest) / SECOND

@@ -66,7 +66,7 @@ class Life:
         self._start_lock = threading.RLock()
         self.admits = False
         """Whether calls can come in without being looked at: started, not closing, well, and with no bound. Cleared
-        *before* whatever ends that looks at `intake` for the last time."""
+        *before* whatever ends that looks for calls for the last time."""
         self._last_deeds: list[Callable[[], object]] = []
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from procsched import wire
-from procsched.core.model import ALONE, Estimate, Place, Timebase
+from procsched.core.model import ALONE, Place, Timebase
 from procsched.core.roster import SlotState
 
 if TYPE_CHECKING:
@@ -76,18 +76,8 @@ class Offering:
         self._looked_at_holders: int | None = None
         self._offset: int | None = None
         self._stepped_at = 0
-        self._estimates: dict[int, Estimate] = {}
 
     # -- estimates ------------------------------------------------------------------------------------------------
-
-    def estimate_of(self, function: Any) -> Estimate:
-        """What calls of this function will probably cost, by earlier ones."""
-        estimate = self._estimates.get(function.key)
-        if estimate is None:
-            if len(self._estimates) > 10_000:  # lambdas: every one is another function
-                self._estimates.clear()
-            estimate = self._estimates[function.key] = Estimate()
-        return estimate
 
     def learn(self, run: Run, duration: int) -> None:
         """A run took so long."""

@@ -147,7 +147,7 @@ class Settling:
         engine = self._engine
         announcer, ledger = engine.announcer, engine.ledger
         run.place = Place.DONE
-        engine.timetable.calls -= 1
+        engine.timetable.admitted -= 1
         if not run.started:
             run.started = True
             ledger.started += 1
@@ -332,7 +332,6 @@ class Settling:
             jobs = engine.timetable.jobs
             alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
             alive.update(engine.roster.holding(), *(row.live for row in jobs.values()))
-            alive.update(run for run in engine.intake if run.place is Place.POSTED)
             for run in sorted(self.open - alive, key=lambda run: run.number):
                 if run.started:
                     changes.ended.append(run)
@@ -370,7 +369,6 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
-            engine.take_in(now)
             rows = list(engine.timetable.jobs.values())
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]

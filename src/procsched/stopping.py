@@ -48,7 +48,6 @@ class Stopping:
         now = engine.now()
         self._take_back(now)
         with engine.lock:
-            engine.take_in(now)
             changes = engine.timetable.close(now, cancel_calls=cancel_calls)
         delayed = sum(1 for run in changes.cancelled if run.row is None and run.planned is not None)
         if delayed and not self._closed:
@@ -70,7 +69,6 @@ class Stopping:
         if not only_jobs:
             self._take_back(now)
             with engine.lock:
-                engine.take_in(now)
                 changes = engine.timetable.close(now, cancel_calls=True)
             engine.settling.note(changes, now)
         for slot in engine.roster:
@@ -94,5 +92,4 @@ class Stopping:
         timetable = self._engine.timetable
         if self._abandoned and not self.begun and self._engine.is_idle() and not timetable.jobs:
             self.ask(cancel_calls=False, timeout=None)
-        engine = self._engine
-        return self._closed and not timetable.calls and not timetable.live and not engine.mailbox and not engine.intake
+        return self._closed and not timetable.calls and not timetable.live and not self._engine.mailbox

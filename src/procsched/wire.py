@@ -106,6 +106,8 @@ _ALIGNMENT = 64  # a cache line; numpy and SIMD code like it
 _PADDING = bytes(_ALIGNMENT)
 
 _function_keys = count(1)
+UNKNOWN_COST = 1 << 60
+"""Of a function that never ran: its calls share no offer with others."""
 
 
 class Function:
@@ -115,7 +117,7 @@ class Function:
     ``partial(f, [])`` would carry one run's changes into the next.
     """
 
-    __slots__ = ("body", "by_reference", "job_id", "key", "name", "source")
+    __slots__ = ("body", "by_reference", "cost", "job_id", "key", "name", "source")
 
     def __init__(
         self,
@@ -132,6 +134,7 @@ class Function:
         self.name = name
         self.job_id = job_id
         self.source = source
+        self.cost = UNKNOWN_COST
 
     @property
     def size(self) -> int:

@@ -30,6 +30,7 @@ WALL = 1_700_000_000 * SECOND
 YEAR = 365 * 24 * HOUR
 SLOTS = 3
 WHERE = {
+    Place.POSTED: "ready",
     Place.TIMER: "timer",
     Place.READY: "ready",
     Place.HELD: "ready",

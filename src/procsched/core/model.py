@@ -6,7 +6,7 @@ Times are ``int`` nanoseconds, in one of two timebases: monotonic, or wall (sinc
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -115,7 +115,7 @@ class Place(enum.IntEnum):
     """Where a run, or the next slot of a job, is. A live one is in exactly one of these places."""
 
     POSTED = 0
-    """Accepted, on its way from the caller's thread to the loop."""
+    """A call for now that has come: it waits in the order of arrival, without an entry."""
     TIMER = 1
     """In a timer heap, not yet due."""
     READY = 2
@@ -250,13 +250,10 @@ class JobRow:
         return f"<JobRow {self.id!r} generation {self.generation} {self.state.value}>"
 
 
-class Estimate:
+class Estimate(Protocol):
     """What calls of one function will probably cost, learned from those that have ended; shared by all of them."""
 
-    __slots__ = ("cost",)
-
-    def __init__(self) -> None:
-        self.cost = ALONE
+    cost: int
 
 
 class Run:
@@ -320,7 +317,7 @@ class Run:
         """It waited for a hand of `max_instances`."""
         self.cost = ALONE
         self.estimate: Estimate | None = None
-        """Of a call: what its cost will be taken from when it is handed over."""
+        """Of a call: where its cost will be looked up when it is handed over."""
         self.ticket = 0
         self.slot = -1
         self.start = 0

@@ -50,13 +50,15 @@ class Planning(Hands):
 
     def __init__(self, order: ReadyOrder = ReadyOrder.DUE) -> None:
         super().__init__(order)
-        self.calls = 0
-        """Submitted calls that haven't ended."""
+        self.admitted = 0
+        """Submitted calls that haven't ended, without those that have only come."""
         self.missed = 0
         self._generation = 0
         self._epoch = 0
         """Of the calendar: goes up when the wall clock is set back far."""
         self._spread = 0.0
+        self._turn = self._turn_before = 0
+        """Monotonic instants of the last two looks at what is due: what came before the one but last had been seen."""
         self._closed = False
 
     # -- slots ----------------------------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ class Planning(Hands):
         row = item.row if isinstance(item, Run) else item
         if row is None or not self._is_full(row) or (isinstance(item, Run) and item.counted):
             return False
-        self.queues.pop_ready()
+        self.queues.pop_ready(item)
         item.place = Place.HELD
         item.was_held = True
         if isinstance(item, Run):
@@ -157,6 +159,11 @@ class Planning(Hands):
             gap = row.schedule.gap(slot)
             grace = SKIP_GRACE if gap is None else min(SKIP_GRACE, gap // 2)
         return late > grace
+
+    @property
+    def calls(self) -> int:
+        """Submitted calls that haven't ended."""
+        return self.admitted + self.queues.calls
 
     def _miss(self, row: JobRow, slots: int) -> None:
         row.missed += slots
@@ -337,11 +344,12 @@ class Planning(Hands):
         It is CANCELLED, or ends as its last attempt did; a slot of a paused job is as if it had never been taken.
         """
         changes = Changes(prevented=True)
+        posted = run.place is Place.POSTED
         self.queues.forget(run)
         run.place = Place.DONE
         row = run.row
         if row is None:
-            self.calls -= 1
+            self.admitted -= not posted
             changes.cancelled.append(run)
             return changes
         current = self._is_current(run)

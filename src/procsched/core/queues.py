@@ -7,6 +7,8 @@ nanoseconds would sort behind every monotonic one for ever.
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING
 
 from procsched.core.heap import DueHeap
@@ -25,6 +27,9 @@ WALL_LOOK = 30_000_000_000
 """While a calendar entry waits, the wall clock is looked at this often, so that a step of it, or a resume of the
 machine, is noticed in time. cron looks once a minute; monotonic waits alone would sleep through."""
 
+_MANY = 64
+"""Below this many a sweep costs less than thinking about it."""
+
 SMALL_STEP = 3 * 3600 * 1_000_000_000
 """A step back of the wall clock up to this serves no instant twice; after a larger one the calendar is planned anew.
 The bound is Debian cron's."""
@@ -39,7 +44,12 @@ class Queues:
         self._mono = DueHeap(self._is_live)
         self._wall = DueHeap(self._is_live)
         self._ready = ReadyQueue(self._is_live)
-        self._seq = 0
+        self.arrivals: deque[Run] = deque()
+        """Calls for now, in the order of their coming: POSTED, or taken back since. Callers' threads append to it
+        without a lock; all else happens under the owner's."""
+        self._taken_back = 0
+        self.sequence = count(1)
+        """For entries: the order of coming."""
         self._latest_wall: int | None = None
 
     def _is_live(self, entry: Entry) -> bool:
@@ -48,27 +58,33 @@ class Queues:
 
     # -- in -----------------------------------------------------------------------------------------------------
 
+    def arrive(self, call: Run) -> None:
+        """A call for now: one append, which needs no lock."""
+        call.arrival = next(self.sequence)
+        self.arrivals.append(call)
+
     def push_timer(self, item: JobRow | Run, timebase: Timebase, due: int, place: Place = Place.TIMER) -> None:
         """``item`` waits for an instant of a timebase."""
-        self._seq += 1
+        seq = next(self.sequence)
         heap = self._wall if timebase is Timebase.WALL else self._mono
-        heap.push(due, item.priority, self._seq, item)
+        heap.push(due, item.priority, seq, item)
         item.in_wall = timebase is Timebase.WALL
         item.place = place
-        item.entry = self._seq
+        item.entry = seq
 
     def push_ready(self, item: JobRow | Run) -> None:
         """``item`` is due since `item.due`; one that was here before comes back under its old key."""
         if item.arrival == 0:
-            self._seq += 1
-            item.arrival = self._seq
-        first, second = (item.priority, item.due) if self._by_priority else (item.due, item.priority)
+            item.arrival = next(self.sequence)
+        first, second = self._key(item)
         self._ready.push(first, second, item.arrival, item)
         item.place = Place.READY
         item.entry = item.arrival
 
     def forget(self, item: JobRow | Run) -> None:
         """Whatever entry ``item`` has is stale from now on."""
+        if item.place is Place.POSTED:
+            self._take_back(item)
         if item.entry == 0:
             return
         item.entry = 0
@@ -90,6 +106,7 @@ class Queues:
 
     def promote(self, now: Now) -> None:
         """Moves what has become due to the ready heap."""
+        self.sweep()
         mono, wall = self._mono, self._wall
         while (entry := mono.peek()) is not None and entry[0] <= now.mono:
             mono.pop()
@@ -146,16 +163,48 @@ class Queues:
 
     def head(self) -> JobRow | Run | None:
         """The first of the ready, left where it is."""
-        entry = self._ready.peek()
+        entry, arrivals = self._ready.peek(), self.arrivals
+        while arrivals:
+            call = arrivals[0]
+            if call.place is not Place.POSTED:
+                arrivals.popleft()
+                self._taken_back -= 1
+                continue
+            if entry is None or (*self._key(call), call.arrival) < entry[:3]:
+                return call
+            break
         return None if entry is None else entry[3]
 
-    def pop_ready(self) -> None:
-        """Takes out the entry that `head` has just shown; its key is kept for the case that it comes back."""
-        self._ready.pop()[3].entry = 0
+    def pop_ready(self, head: JobRow | Run) -> None:
+        """Takes out what `head` has just shown; its key is kept for the case that it comes back."""
+        if head.place is Place.POSTED:
+            self.arrivals.popleft()
+        else:
+            self._ready.pop()[3].entry = 0
+
+    def _key(self, item: JobRow | Run) -> tuple[int, int]:
+        return (item.priority, item.due) if self._by_priority else (item.due, item.priority)
+
+    def _take_back(self, call: JobRow | Run) -> None:
+        """A call that came is taken back where it is."""
+        call.place = NOWHERE
+        self._taken_back += 1
+
+    def sweep(self) -> None:
+        """Drops calls that were taken back, once they outnumber the others. In the loop: a Ctrl-C would lose some."""
+        if self._taken_back > _MANY and self._taken_back * 2 > len(self.arrivals):
+            arrived = [self.arrivals.popleft() for _ in range(len(self.arrivals))]
+            self.arrivals.extendleft(reversed([call for call in arrived if call.place is Place.POSTED]))
+            self._taken_back = 0
+
+    @property
+    def calls(self) -> int:
+        """Calls that have come, and nothing more."""
+        return len(self.arrivals) - self._taken_back
 
     @property
     def ready(self) -> int:
-        return len(self._ready)
+        return len(self._ready) + len(self.arrivals) - self._taken_back
 
     @property
     def timers(self) -> int:
@@ -163,16 +212,22 @@ class Queues:
 
     def oldest_ready(self) -> int | None:
         """When the longest waiting of the ready became due."""
+        oldest = next((call.due for call in [*self.arrivals] if call.place is Place.POSTED), None)
         if self._by_priority:
-            return min((entry[1] for entry in self._ready.live()), default=None)
-        entry = self._ready.peek()
-        return None if entry is None else entry[0]
+            first = min((entry[1] for entry in self._ready.live()), default=None)
+        else:
+            entry = self._ready.peek()
+            first = None if entry is None else entry[0]
+        return first if oldest is None else oldest if first is None else min(first, oldest)
 
     def items(self) -> Iterator[JobRow | Run]:
         """All that waits, in no order. Costs O(n)."""
         for heap in (self._mono, self._wall, self._ready):
             for entry in heap.live():
                 yield entry[3]
+        for call in [*self.arrivals]:  # in one step, while others may append
+            if call.place is Place.POSTED:
+                yield call
 
     def wall_rows(self) -> list[JobRow]:
         """The jobs that wait for an instant of the calendar, first come first. Costs O(n log n)."""
@@ -182,6 +237,7 @@ class Queues:
         """Counts anew what is stale, after a change that was cut short."""
         for heap in (self._mono, self._wall, self._ready):
             heap.recount()
+        self._taken_back = sum(call.place is not Place.POSTED for call in [*self.arrivals])
 
     def check_valid(self) -> None:
         seen: set[int] = set()
@@ -195,4 +251,5 @@ class Queues:
                 item = entry[3]
                 assert id(item) not in seen, f"{item!r} is in two places"
                 seen.add(id(item))
+                assert item.place is not Place.POSTED, f"{item!r} has come, and waits elsewhere"
                 assert item.place in places, f"{item!r} is in the heap of another place"

@@ -41,7 +41,7 @@ def repair(table: Timetable, in_hand: Iterable[Run], now: Now) -> Changes:
             by_row.setdefault(id(run.row), []).append(run)
             if run.counted and table.jobs.get(run.row.id) is not run.row:
                 table.ghosts[run.row.id] = table.ghosts.get(run.row.id, 0) + 1
-    table.calls = sum(run.row is None for run in known.values())
+    table.admitted = sum(run.row is None and run.place is not Place.POSTED for run in known.values())
     table.live = sum(run.row is not None for run in known.values())
     table.paused.clear()
     for row in list(table.jobs.values()):

@@ -158,11 +158,11 @@ class Timetable(Planning):
 
     def submit(self, run: Run, now: Now, *, when: int | None = None, timebase: Timebase = Timebase.MONOTONIC) -> None:
         """Takes in a call: for now, or for an instant of a timebase."""
-        self.calls += 1
-        run.noticed = max(run.due, now.mono)
         if when is None:
-            self.queues.push_ready(run)
+            self.queues.arrive(run)
         else:
+            self.admitted += 1
+            run.noticed = now.mono
             run.planned = when
             self.queues.push_timer(run, timebase, when)
 
@@ -175,11 +175,12 @@ class Timetable(Planning):
             for row in self.queues.wall_rows():
                 self._plan_anew(row, now)
         self.queues.promote(now)
+        self._turn_before, self._turn = self._turn, now.mono
 
     def take(self, now: Now, limit: int, budget: int, draw: float = 0.0) -> Changes:
         """The first ready runs, for one worker: at most ``limit``, costing at most ``budget`` together, or just one."""
         changes = Changes()
-        runs, queues, spent = changes.runs, self.queues, 0
+        runs, queues, spent, offset = changes.runs, self.queues, 0, now.wall - now.mono
         while len(runs) < limit and len(changes.skipped) < _MOST_SKIPPED:
             item = queues.head()
             if item is None:
@@ -191,13 +192,17 @@ class Timetable(Planning):
                     run.cost = run.estimate.cost
                 if runs and spent + run.cost > budget:
                     break
-                queues.pop_ready()
+                if run.place is Place.POSTED:
+                    self.admitted += 1
+                    run.planned_wall = run.due + offset
+                    run.noticed = run.due if run.due < self._turn_before else now.mono
+                queues.pop_ready(run)
             else:
                 if self._hold(item):
                     continue
                 if runs and spent + item.cost > budget:
                     break
-                queues.pop_ready()
+                queues.pop_ready(item)
                 if isinstance(item, Run):
                     assert item.row is not None
                     run = self._take_again(item.row, item, now, changes, draw)
@@ -271,7 +276,7 @@ class Timetable(Planning):
         row = run.row
         if row is None:
             run.place = Place.DONE
-            self.calls -= 1
+            self.admitted -= 1
         elif self._tries_again(row, run, outcome):
             retry = row.options.retry
             assert retry is not None
