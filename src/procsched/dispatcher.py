@@ -55,7 +55,7 @@ class Dispatcher:
         engine.offering.hand_over(now, random.random())
         again = engine.offering.watch_overstays(now)
         self.tell()
-        news = engine.pool.poll(self._patience(again, longest))
+        news = engine.pool.poll(self._patience(again, longest), engine.offering.linger())
         engine.mailbox.awake()
         if news:
             self._handle_all(news)

@@ -19,7 +19,7 @@ from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
 from procsched.clock import read
-from procsched.core.model import JobState, Place, Priority, Run, Timebase
+from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.repair import repair
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
@@ -28,7 +28,7 @@ from procsched.core.timetable import Timetable
 from procsched.delivery import Delivery
 from procsched.dispatcher import Dispatcher
 from procsched.errors import ConflictingIdError, JobLookupError, SchedulerClosed
-from procsched.futures import RunFuture, cancel_and_notify
+from procsched.futures import Call, RunFuture, cancel_and_notify
 from procsched.gate import Gate
 from procsched.ledger import JobNotes, Ledger
 from procsched.life import Life
@@ -228,7 +228,7 @@ class Engine(Life):
             self._check_alive(row)
             run = self.timetable.run_now(row, self.now())
             if run.future is None:
-                run.future = RunFuture(self._cancel_run, run)
+                run.future = RunFuture(self, run)
                 self.settling.open.add(run)
             future: RunFuture = run.future
         self._post(_nothing)
@@ -267,21 +267,18 @@ class Engine(Life):
         """A call for now: one append, without a lock."""
         if not self.admits:
             self._knock()
-        run = Run(None, payload, Priority.MEDIUM, self.clock.monotonic_ns(), 0)
-        run.number = next(self._calls)
-        run.estimate = payload.function
-        run.future = future = RunFuture(self._cancel_run, run)
+        call = Call(self, payload, self.clock.monotonic_ns(), next(self._calls))
         try:
-            self.settling.open.add(run)
-            self.timetable.queues.arrive(run)
+            self.settling.open.add(call)
+            self.timetable.queues.arrive(call)
             if not self.admits:
-                self._look_back(run)
+                self._look_back(call)
         except KeyboardInterrupt:
             self.interrupted = True
             raise
         finally:
             self.mailbox.nudge()
-        return future
+        return call
 
     def _knock(self) -> None:
         """For a call: starts the engine, and waits at the gate. Raises what `check_open` and `Gate.enter` do."""
@@ -305,21 +302,19 @@ class Engine(Life):
         self._knock()
         now = self.now()
         wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
-        run = Run(None, payload, Priority.MEDIUM, now.mono, wall)
-        run.number = next(self._calls)
-        run.future = future = RunFuture(self._cancel_run, run)
+        call = Call(self, payload, now.mono, next(self._calls))
+        call.planned_wall = wall
         with self.lock:
             if self.stopping.begun or self.failure is not None:
                 self.gate.release()
                 self.check_open()
-            run.estimate = payload.function
-            self.settling.open.add(run)
-            self.timetable.submit(run, now, when=when, timebase=timebase)
+            self.settling.open.add(call)
+            self.timetable.submit(call, now, when=when, timebase=timebase)
         self.mailbox.nudge()
-        return future
+        return call
 
     @_mended
-    def _cancel_run(self, run: Run) -> bool:
+    def prevent(self, run: Run) -> bool:
         """Keeps a call or an extra run from starting; its Future is told by `RunFuture.cancel`, at once."""
         if self.inert is not None:
             return False

@@ -49,14 +49,14 @@ class Gate:
                 raise SchedulerClosed("the scheduler was shut down while this call waited for max_pending")
             self._inside += 1
 
-    def release(self) -> None:
-        """One call has ended."""
+    def release(self, count: int = 1) -> None:
+        """Calls have ended."""
         if self._bound is None:
             return
         with self._changed:
-            self._inside -= 1
+            self._inside -= count
             if self._waiting:
-                self._changed.notify()
+                self._changed.notify(count)
 
     def close(self) -> None:
         with self._changed:

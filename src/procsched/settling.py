@@ -119,57 +119,68 @@ class Settling:
     def reported(self, ended: Sequence[api.Ended]) -> None:
         """Workers tell that attempts have ended."""
         engine = self._engine
+        slots, learn = engine.roster.slots, engine.offering.learn
+        succeeded: list[tuple[Run, api.Ended]] = []
         with engine.lock:  # once for them all
             now = engine.now()
             for event in ended:
-                slot = engine.roster.slots[event.slot]
-                if event.ticket not in slot.runs:
-                    continue  # of a run that was given up; its account is closed
-                run = engine.roster.reported(slot, event.ticket, event.finished)
-                known, run.start = run.start, event.started
-                engine.offering.learn(run, event.finished - event.started)
+                slot = slots[event.slot]
+                run = slot.reported(event.ticket, event.finished)
+                if run is None:
+                    continue
+                learn(run, event.finished - event.started)
                 if run.row is None and event.success:
-                    self._call_succeeded(run, event, now, slot.pid, known=known != 0)
+                    succeeded.append((run, event))
                 else:
-                    self._attempt_ended(run, event, slot, now, known=known != 0)
-                slot.heavy = event.over_memory
-                if slot.heavy:
-                    engine.staff.weighed(slot)
+                    self._attempt_ended(run, event, slot, now)
+                if event.over_memory or slot.heavy:
+                    slot.heavy = event.over_memory
+                    if slot.heavy:
+                        engine.staff.weighed(slot)
+            if succeeded:
+                self._calls_succeeded(succeeded, now)
 
-    def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now, *, known: bool) -> None:
+    def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now) -> None:
+        known, run.start = run.start, event.started
         if not known and self._engine.announcer.wants(events.RunStarted):
             self._announce_start(run, slot.pid)  # it was so short that its start wasn't told by itself
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
         self._settle(run, outcome, event.finished, now, event.body, None, event=event, pid=slot.pid)
 
-    def _call_succeeded(self, run: Run, event: api.Ended, now: Now, pid: int, *, known: bool) -> None:
-        """`_settle` and `_end` in one, for what by far most runs are where there are many: under the lock."""
+    def _calls_succeeded(self, succeeded: list[tuple[Run, api.Ended]], now: Now) -> None:
+        """`_settle` and `_end` in one, and for many: what nearly all runs are where there are many. Under the lock."""
         engine = self._engine
-        announcer, ledger = engine.announcer, engine.ledger
-        run.place = Place.DONE
-        engine.timetable.admitted -= 1
-        if not run.started:
-            run.started = True
-            ledger.started += 1
-        ledger.counts[Outcome.SUCCEEDED] += 1
-        if announcer.minds_calls:
-            line = ledger.line(
-                run, Outcome.SUCCEEDED, now, run.attempt, event.finished, event.cpu_time, event.max_rss, pid, None,
-                event.size if event.body is not None else None,
-            )  # fmt: skip
-            if not known:
-                engine.dispatcher.announce(events.RunStarted, line)
-            engine.dispatcher.announce(events.RunEnded, line)
-        engine.delivery.give(run.future, event.body)
-        self._let_go(run)
+        ledger, give, forget, slots = engine.ledger, engine.delivery.give, self.open.discard, engine.roster.slots
+        minds, announce = engine.announcer.minds_calls, engine.dispatcher.announce
+        for run, event in succeeded:
+            run.place = Place.DONE
+            if not run.started:
+                run.started = True
+                ledger.started += 1
+            if minds:
+                known, run.start = run.start, event.started
+                size = event.size if event.body is not None else None
+                used = (event.finished, event.cpu_time, event.max_rss, slots[event.slot].pid)
+                line = ledger.line(run, Outcome.SUCCEEDED, now, run.attempt, *used, None, size)
+                if not known:
+                    announce(events.RunStarted, line)
+                announce(events.RunEnded, line)
+            future = run.future
+            future._run = None
+            give(future, event.body)
+            run.future = run.payload = run.estimate = run.notes = None
+            forget(run)
+        engine.timetable.admitted -= len(succeeded)
+        ledger.counts[Outcome.SUCCEEDED] += len(succeeded)
+        engine.gate.release(len(succeeded))
 
     def _let_go(self, run: Run) -> None:
         """The run has ended, and everybody who waits has been thought of: it lets go of all that it held."""
         if run.future is not None:
-            run.future.let_go()
+            run.future._run = None
         if run.row is None:
             self._engine.gate.release()
-        run.future = run.payload = run.last = run.notes = None
+        run.future = run.payload = run.estimate = run.last = run.notes = None
         self.open.discard(run)
 
     def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:

@@ -225,7 +225,7 @@ class InlinePool:
     def kill(self, slot: int) -> None:
         self._bury(slot, retired=False)
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         if not self._events and not self._run_next() and timeout != 0:
             self._woken.wait(timeout)
         self._woken.clear()
@@ -277,7 +277,7 @@ class InlinePool:
         started = self._now()
         self._events.append(Started(slot, ticket, started))
         job_id = function.job_id or f"{function.name}-{number}"
-        outer = context._run
+        outer = context.peek()
         context.enter(context.CurrentRun(job_id, number, attempt, planned, timeout, 0, self._should_stop, None, ticket))
         body: Any = None
         try:

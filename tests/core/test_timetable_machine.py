@@ -345,7 +345,7 @@ class TimetableMachine(RuleBasedStateMachine):
         slot = self.busy_slot(pick)
         for run in self.held(slot)[:1]:
             if run.due <= self.mono:
-                self.roster.reported(self.roster[slot], self.runs[run].ticket, self.mono)
+                self.roster[slot].reported(self.runs[run].ticket, self.mono)
                 self.settle(run, outcome, max(run.due, self.mono - ago * SECOND))
 
     @rule(
@@ -432,7 +432,7 @@ class TimetableMachine(RuleBasedStateMachine):
         self.same(self.shadow.close(True), changes)
         for slot in self.roster:
             for run in list(slot.runs.values()):
-                self.roster.reported(slot, run.ticket, self.mono)
+                slot.reported(run.ticket, self.mono)
                 self.timetable.started(run)
                 self.timetable.settle(run, Outcome.SUCCEEDED, self.mono, self.now)
         self.timetable.check_valid()

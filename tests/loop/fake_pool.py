@@ -119,7 +119,7 @@ class FakePool:
     def dump_stack(self, slot: int) -> str:
         return ""
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         self._step()
         if not self._ready and timeout != 0:
             moments = [moment for worker in self._workers.values() for moment in self._moments(worker)]

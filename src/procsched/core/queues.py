@@ -203,6 +203,11 @@ class Queues:
         return len(self.arrivals) - self._taken_back
 
     @property
+    def others(self) -> int:
+        """What is ready beside calls that have just come."""
+        return len(self._ready)
+
+    @property
     def ready(self) -> int:
         return len(self._ready) + len(self.arrivals) - self._taken_back
 

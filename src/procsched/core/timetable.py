@@ -180,7 +180,7 @@ class Timetable(Planning):
     def take(self, now: Now, limit: int, budget: int, draw: float = 0.0) -> Changes:
         """The first ready runs, for one worker: at most ``limit``, costing at most ``budget`` together, or just one."""
         changes = Changes()
-        runs, queues, spent, offset = changes.runs, self.queues, 0, now.wall - now.mono
+        runs, queues, spent = changes.runs, self.queues, 0
         while len(runs) < limit and len(changes.skipped) < _MOST_SKIPPED:
             item = queues.head()
             if item is None:
@@ -193,9 +193,8 @@ class Timetable(Planning):
                 if runs and spent + run.cost > budget:
                     break
                 if run.place is Place.POSTED:
-                    self.admitted += 1
-                    run.planned_wall = run.due + offset
-                    run.noticed = run.due if run.due < self._turn_before else now.mono
+                    spent = self._admit(runs, limit, spent, budget, now)
+                    continue
                 queues.pop_ready(run)
             else:
                 if self._hold(item):
@@ -213,6 +212,29 @@ class Timetable(Planning):
                 spent += run.cost
                 runs.append(run)
         return changes
+
+    def _admit(self, runs: list[Run], limit: int, spent: int, budget: int, now: Now) -> int:
+        """Takes calls as they have come, as long as nothing else can be before them; what they all cost by then."""
+        queues, offset, turn_before = self.queues, now.wall - now.mono, self._turn_before
+        arrivals, none_else, before = queues.arrivals, not queues.others, len(runs)
+        while True:
+            run = arrivals.popleft()
+            run.planned_wall = run.due + offset
+            run.noticed = run.due if run.due < turn_before else now.mono
+            run.place = Place.OFFERED
+            spent += run.cost
+            runs.append(run)
+            if not none_else or not arrivals or len(runs) >= limit:
+                break
+            following = arrivals[0]
+            if following.place is not Place.POSTED:
+                break
+            if following.estimate is not None:
+                following.cost = following.estimate.cost
+            if spent + following.cost > budget:
+                break
+        self.admitted += len(runs) - before
+        return spent
 
     def take_early(self, now: Now, horizon: int, draw: float = 0.0) -> Changes:
         """The next run that will be due within ``horizon`` ns, for handing it over before its time.

@@ -150,7 +150,7 @@ class Pool(Protocol):
     def kill(self, slot: int) -> None:
         """End the worker and all its descendants, booting ones too; Died follows."""
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         """Sleep until something happens, ``timeout`` seconds at most. The only place where the loop sleeps."""
 
     def close(self, deadline: float) -> None:

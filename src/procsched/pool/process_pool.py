@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import select
 import threading
 import time
 import weakref
@@ -184,8 +185,8 @@ class ProcessPool:
         if tenant is not None:
             self._kill(tenant)
 
-    def poll(self, timeout: float | None) -> list[Event]:
-        """The loop's only sleep; then everything that has happened."""
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
+        """The loop's only sleep; then everything that has happened. Reports may gather for ``linger`` seconds first."""
         if self._closed:
             return []
         if self._arrivals:
@@ -195,6 +196,8 @@ class ProcessPool:
         elif self._timers:
             rest = max(0.0, self._timers[0][0] - time.monotonic())
             timeout = rest if timeout is None else min(timeout, rest)
+        if linger and timeout != 0 and self._wake_read < 1024:  # beyond that select() refuses
+            select.select([self._wake_read], [], [], linger if timeout is None else min(linger, timeout))
         self._waiter.wait(timeout)
         if self._arrivals:
             self._welcome()

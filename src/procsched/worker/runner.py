@@ -86,6 +86,8 @@ class Runner:
         self._memory = memory
         self._peak = memory.now()
         self._looked = 0
+        self.cpu = process_time_ns()
+        """What this process had used when the last run ended, or had to be waited for: one look for each run."""
         self._baseline = Baseline()
 
     def execute(self, order: Order, function: LocalFunction, started: int) -> None:
@@ -94,19 +96,10 @@ class Runner:
         del order
         if flags & REPORT_START:
             self._outbox.report(STARTED, 0, ticket, started)
-        context._run = context.CurrentRun(
-            function.job_id or f"{function.name}-{number}",
-            number,
-            attempt,
-            planned,
-            timeout,
-            started,
-            self._should_stop,
-            self._chatter.progress,
-            ticket,
-        )
+        context._run = (
+            function, number, attempt, planned, timeout, started, self._should_stop, self._chatter.progress, ticket
+        )  # fmt: skip
         value = error = positional = keywords = None
-        cpu_time = process_time_ns()
         try:
             call = function.callable or function.load()
             if args:
@@ -122,7 +115,10 @@ class Runner:
         except BaseException as raised:
             error = raised
         finished = monotonic_ns()
-        cpu_time = process_time_ns() - cpu_time
+        cpu = process_time_ns()
+        cpu_time, self.cpu = cpu - self.cpu, cpu
+        if finished - started < LONG and cpu_time > finished - started:
+            cpu_time = finished - started  # the rest of it was spent between the runs
         if os.getpid() != self._pid:
             _end_copy(error)
         call = positional = keywords = None
