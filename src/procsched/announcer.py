@@ -19,13 +19,16 @@ from procsched.wire import RemoteDropped, RemoteLog, RemoteProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Announcer"]
+__all__ = ["CALL_SUCCEEDED", "Announcer"]
 
 _log = logging.getLogger("procsched.scheduler")
 _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
 """News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
+
+CALL_SUCCEEDED = "call succeeded"
+"""First of the news of a call that succeeded; then what `ledger.whole` takes, and whether its start was told before."""
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
@@ -43,6 +46,8 @@ class Announcer:
         self._name = name
         self._threaded = threaded
         self._dropped = 0
+        self._put = self._told = 0
+        """News of the loop: counted in by it, and out by the announcer's thread."""
         self._stopped = False
         self.minds_successes = True
         """Whether anybody wants to hear of successes."""
@@ -77,15 +82,16 @@ class Announcer:
 
     def put(self, news: list[News]) -> None:
         """The news of one turn of the loop."""
-        if self._news.qsize() > _MOST_WAITING:
+        if self._put - self._told > _MOST_WAITING:
             self._dropped += len(news)
             return
+        self._put += len(news)
         self._news.put(news)
 
     def chatter(self, said: Any) -> None:
         """What a worker said beside its reports. Called by the pool's own thread."""
         if self._news.qsize() <= _MOST_WAITING:
-            self._news.put([said])
+            self._news.put((said,))
 
     def flush(self) -> bool:
         """Without a thread: tells what there is, on the calling one. True if there was something."""
@@ -112,12 +118,18 @@ class Announcer:
             self._tell_all(news)
             del news  # or the last ones would live until the next
 
-    def _tell_all(self, news: list[Any]) -> None:
+    def _tell_all(self, news: list[Any] | tuple[Any]) -> None:
         starts, successes = _runs.isEnabledFor(logging.DEBUG), _runs.isEnabledFor(logging.INFO)
+        if type(news) is list:  # else a worker's chatter, which has come by another way
+            self._told += len(news)
         for item in news:
             try:
                 if type(item) is not tuple:
                     self._tell(item)
+                elif item[0] is CALL_SUCCEEDED:
+                    if not item[2]:
+                        self._tell_of_run(RunStarted.of(item[1]), starts)
+                    self._tell_of_run(RunEnded.of(item[1]), successes)
                 elif item[0] is RunEnded:
                     self._tell_of_run(RunEnded.of(item[1]), successes or item[1][13] != "succeeded")
                 elif item[0] is RunStarted:
@@ -140,7 +152,6 @@ class Announcer:
                 event = kind()  # one that takes its time to make
             else:
                 event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
-            log.log_event(event)
         elif isinstance(item, RemoteLog):
             log.log_remote(item)
             return
@@ -151,15 +162,12 @@ class Announcer:
             event = RunProgress(item.job_id, item.number, item.fraction, item.message)
         else:
             event = item
-        self._bring(event)
+        self._tell_of_run(event, logged=True)
 
     def _tell_of_run(self, event: Event, logged: bool) -> None:
         """By far most events: the log isn't even asked where it wants none."""
         if logged:
             log.log_event(event)
-        self._bring(event)
-
-    def _bring(self, event: Event) -> None:
         for callback, types in self._subscribers:
             if isinstance(event, types):
                 try:

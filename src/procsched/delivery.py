@@ -9,19 +9,17 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.errors import RemoteError
-from procsched.futures import cancel_and_notify, finish_all
+from procsched.futures import cancel_and_notify, finish, finish_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
-    from procsched.futures import RunFuture
+    from procsched.futures import RunFuture, SlimFuture
     from procsched.pool.api import Pool
 
 __all__ = ["Delivery", "Settlement"]
@@ -109,17 +107,17 @@ def hand_out(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, obje
             done.append((future, None))
             continue
         if type(body) is not bytes or len(body) > _TINY:
-            finish(done)  # nobody waits for what may take its time
+            _finish_all(done)  # nobody waits for what may take its time
             done = []
         try:
             done.append((future, decode(Outcome.SUCCEEDED, body)))
         except BaseException as reason:  # a value that pickles but doesn't unpickle
             Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
         del future, body
-    finish(done)
+    _finish_all(done)
 
 
-def finish(done: list[tuple[RunFuture, object]]) -> None:
+def _finish_all(done: list[tuple[RunFuture, object]]) -> None:
     """Sets these values: at once, but for Futures that somebody looks at."""
     for future, value in finish_all(done):
         settle(future, value, None)
@@ -132,17 +130,10 @@ def unreadable(reason: BaseException) -> RemoteError:
     return error
 
 
-def settle(future: Future[Any], value: object, error: BaseException | None) -> None:
+def settle(future: SlimFuture, value: object, error: BaseException | None) -> None:
     """One Future gets its end, unless it has one."""
-    if future.done():
-        return
     try:
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
-    except InvalidStateError:  # cancelled in this instant: it has its answer
-        pass
+        finish(future, value, error)
     except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
         _log.exception("a Future's callback raised")
 
@@ -154,7 +145,7 @@ class Settlement:
 
     def __init__(
         self,
-        futures: list[Future[Any]],
+        futures: list[SlimFuture],
         outcome: Outcome,
         body: object,
         error: BaseException | None,

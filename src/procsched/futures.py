@@ -19,7 +19,44 @@ from procsched.core.model import Priority, Run
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Call", "Follower", "RunFuture", "SlimFuture", "cancel_and_notify", "finish_all"]
+__all__ = ["Call", "Follower", "RunFuture", "SlimFuture", "cancel_and_notify", "finish", "finish_all"]
+
+
+class _Lock:
+    """A Future's lock: a `threading.Condition` to all who use it, of which the costly half waits for a waiter.
+
+    `concurrent.futures.wait` takes the lock of every Future, and sleeps on none of them.
+    """
+
+    __slots__ = ("_condition", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._condition: threading.Condition | None = None
+
+    def acquire(self) -> bool:
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As that of a Condition."""
+        if self._condition is None:
+            self._condition = threading.Condition(self._lock)
+        return self._condition.wait(timeout)
+
+    def notify_all(self) -> None:
+        """As that of a Condition."""
+        if self._condition is not None:
+            self._condition.notify_all()
+
 
 # Re-entrant: a collection, or a signal handler, in the middle of one birth may need another.
 _births = threading.RLock()
@@ -38,16 +75,18 @@ class SlimFuture(Future[Any]):
     _state: str = PENDING
     _result: Any = None
     _exception: BaseException | None = None
-    _lock: threading.Condition | None = None
+    _lock: _Lock | None = None
+    _who_waits: list[Any] | None = None
+    _callbacks: list[Any] | None = None
 
     def __init__(self) -> None:
         pass
 
     @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
+    def _condition(self) -> _Lock:  # type: ignore[override]
         lock = self._lock
         if lock is None:
-            fresh = threading.Condition()
+            fresh = _Lock()
             with _births:
                 lock = self._lock
                 if lock is None:
@@ -61,11 +100,15 @@ class SlimFuture(Future[Any]):
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        return self.__dict__.setdefault("_who_waits", [])  # type: ignore[no-any-return]
+        if self._who_waits is None:
+            self._who_waits = []
+        return self._who_waits
 
     @property
     def _done_callbacks(self) -> list[Any]:
-        return self.__dict__.setdefault("_callbacks", [])  # type: ignore[no-any-return]
+        if self._callbacks is None:
+            self._callbacks = []
+        return self._callbacks
 
     # A state that is final can be read without the lock; one that isn't may change right after it was read, anyhow.
 
@@ -86,6 +129,25 @@ class SlimFuture(Future[Any]):
 
 _DONE = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
 _CANCELLED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED})
+
+
+def finish(future: SlimFuture, value: object, error: BaseException | None = None) -> bool:
+    """Gives one Future its end, and tells who waits for it; False if it has one. Runs its callbacks."""
+    with future._condition:
+        if future._state in _DONE:
+            return False
+        future._exception = error
+        future._result = value
+        future._state = FINISHED
+        for waiter in future._who_waits or ():
+            if error is None:
+                waiter.add_result(future)
+            else:
+                waiter.add_exception(future)
+        future._condition.notify_all()
+    if future._callbacks:
+        future._invoke_callbacks()  # type: ignore[attr-defined]
+    return True
 
 
 def finish_all(done: Iterable[tuple[SlimFuture, Any]]) -> list[tuple[SlimFuture, Any]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Now, Run
 
-__all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
+__all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of", "whole"]
 
 HISTORY = 100
 MOST_TEXT = 30_000
@@ -162,40 +162,14 @@ class Ledger:
         result_size: int | None = None,
     ) -> Line:
         """Writes down how an attempt went. ``finished`` is monotonic."""
-        offset = now.wall - now.mono
-        start, expected, noticed, row = run.start, run.expected, run.noticed, run.row
-        began = start or finished
-        lateness = began - expected
-        if lateness <= 0:
-            lateness = 0
-        elif noticed < expected:
-            noticed = expected
-        elif noticed > began:
-            noticed = began
-        held_by = run.notes or ""
+        row, held_by = run.row, run.notes or ""
         if run.was_held:
             held_by = f"max_instances; {held_by}" if held_by else "max_instances"
-        return (
-            row.id if row is not None else f"{run.payload.function.name}-{run.number}",
-            run.number,
-            run.generation,
-            attempt,
-            run.planned_wall,
-            start + offset if start else 0,
-            finished + offset,
-            lateness,
-            finished - start if start else 0,
-            cpu_time,
-            max_rss,
-            run.slot if start else -1,
-            pid,
-            outcome.value,
-            error,
-            result_size,
-            noticed - expected if lateness else 0,
-            began - noticed if lateness else 0,
-            held_by,
-        )
+        return _line(
+            row.id if row is not None else job_id_of(run), run.number, run.generation, attempt, run.planned_wall,
+            run.start, finished, run.expected, run.noticed, now.wall - now.mono, cpu_time, max_rss,
+            run.slot if run.start else -1, pid, outcome.value, error, result_size, held_by,
+        )  # fmt: skip
 
     def end(self, run: Run, outcome: Outcome, line: Line) -> None:
         """The run is over: counts it, once."""
@@ -207,6 +181,57 @@ class Ledger:
 
     def check_valid(self) -> None:
         assert self.started >= self.ended, "a run ended that had never started"
+
+
+def _line(
+    job_id: str,
+    number: int,
+    generation: int,
+    attempt: int,
+    planned: int,
+    start: int,
+    finished: int,
+    expected: int,
+    noticed: int,
+    offset: int,
+    cpu_time: int,
+    max_rss: int,
+    slot: int,
+    pid: int,
+    outcome: str,
+    error: object,
+    result_size: int | None,
+    held_by: str,
+) -> Line:
+    """Instants are monotonic here, but for ``planned``; ``offset`` is the wall clock's lead."""
+    began = start or finished
+    late = max(0, began - expected)
+    seen = min(max(noticed, expected), began)
+    in_loop, for_worker = (seen - expected, began - seen) if late else (0, 0)
+    times = (planned, start + offset if start else 0, finished + offset, late, finished - start if start else 0)
+    used = (cpu_time, max_rss, slot, pid)
+    return (
+        job_id, number, generation, attempt, *times, *used, outcome, error, result_size, in_loop, for_worker, held_by
+    )  # fmt: skip
+
+
+_CALL_FIELDS = 14
+
+
+def whole(line: Line) -> Line:
+    """A line; also of the shorter tuple that stands for a call that succeeded, until somebody wants to know.
+
+    That is: function's name, number, planned, start, finished, expected, noticed, offset, cpu time, max rss, slot, pid,
+    result size, held by.
+    """
+    if len(line) != _CALL_FIELDS:
+        return line
+    name, number, planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot, pid, *rest = line
+    size, held_by = rest
+    return _line(
+        f"{name}-{number}", number, 0, 1, planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot,
+        pid, Outcome.SUCCEEDED.value, None, size, held_by,
+    )  # fmt: skip
 
 
 def record_of(line: Line) -> RunRecord:

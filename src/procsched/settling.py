@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
+from procsched.announcer import CALL_SUCCEEDED
 from procsched.core.changes import Changes
 from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
@@ -151,20 +152,20 @@ class Settling:
         """`_settle` and `_end` in one, and for many: what nearly all runs are where there are many. Under the lock."""
         engine = self._engine
         ledger, give, forget, slots = engine.ledger, engine.delivery.give, self.open.discard, engine.roster.slots
-        minds, announce = engine.announcer.minds_calls, engine.dispatcher.announce
+        minds, announce, offset = engine.announcer.minds_calls, engine.dispatcher.announce, now.wall - now.mono
         for run, event in succeeded:
             run.place = Place.DONE
             if not run.started:
                 run.started = True
                 ledger.started += 1
-            if minds:
-                known, run.start = run.start, event.started
+            if minds:  # a tuple of what there is, of which the announcer makes more if somebody looks at it
                 size = event.size if event.body is not None else None
-                used = (event.finished, event.cpu_time, event.max_rss, slots[event.slot].pid)
-                line = ledger.line(run, Outcome.SUCCEEDED, now, run.attempt, *used, None, size)
-                if not known:
-                    announce(events.RunStarted, line)
-                announce(events.RunEnded, line)
+                done = (
+                    run.payload.function.name, run.number, run.planned_wall, event.started, event.finished,
+                    run.expected, run.noticed, offset, event.cpu_time, event.max_rss, event.slot,
+                    slots[event.slot].pid, size, run.notes or "",
+                )  # fmt: skip
+                announce(CALL_SUCCEEDED, done, run.start != 0)
             future = run.future
             future._run = None
             give(future, event.body)

@@ -9,8 +9,6 @@ import enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from procsched.core.retry import Retry
     from procsched.core.schedules import Schedule
 
@@ -324,7 +322,7 @@ class Run:
         """Monotonic instant of the claim of this attempt; 0 while unknown."""
         self.future: Any = None
         """That of the call, or of the extra run; cancelling it cancels the run."""
-        self.followers: list[Future[Any]] = _NO_FUTURES
+        self.followers: list[Any] = _NO_FUTURES
         """Futures of those who only look on."""
         self.notes: Any = None
         self.last: Any = None
@@ -335,6 +333,6 @@ class Run:
         return f"<Run {name} #{self.number} attempt {self.attempt} {self.place.name}>"
 
 
-_NO_FUTURES: list[Future[Any]] = []
+_NO_FUTURES: list[Any] = []
 _NO_RUNS: list[Run] = []
 """What an idle row's `live` and `held` are: one shared empty list, never changed, to keep a million rows small."""
