@@ -11,24 +11,22 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from procsched.events import Event, RunEnded, RunProgress, RunStarted
-from procsched.ledger import record_of
+from procsched.events import Event, JobAdded, JobCancelled, RunEnded, RunProgress, RunStarted
+from procsched.ledger import is_failure, record_of
 from procsched.observe import log
 from procsched.wire import RemoteDropped, RemoteLog, RemoteProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CALL_SUCCEEDED", "Announcer"]
+__all__ = ["Announcer"]
 
 _log = logging.getLogger("procsched.scheduler")
+_jobs = logging.getLogger("procsched.job")
 _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
 """News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
-
-CALL_SUCCEEDED = "call succeeded"
-"""First of the news of a call that succeeded; then what `ledger.whole` takes, and whether its start was told before."""
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
@@ -49,10 +47,11 @@ class Announcer:
         self._put = self._told = 0
         """News of the loop: counted in by it, and out by the announcer's thread."""
         self._stopped = False
+        self._wants_jobs = False
         self.minds_successes = True
         """Whether anybody wants to hear of successes."""
-        self.minds_calls = True
-        """Whether anybody wants to hear of starts or successes, which is all that happens to most calls."""
+        self.minds_starts = True
+        """Whether anybody wants to hear of starts."""
 
     def subscribe(self, callback: Callable[[Any], object], types: Sequence[type]) -> Callable[[], None]:
         """Calls ``callback`` with each event of these types (none: of all) from now on. Returns what ends that."""
@@ -64,10 +63,12 @@ class Announcer:
         entry = (callback, tuple(types) or (Event,))
         with self._lock:
             self._subscribers = (*self._subscribers, entry)
+            self._wants_jobs = self.wants(JobAdded) or self.wants(JobCancelled)
 
         def unsubscribe() -> None:
             with self._lock:
                 self._subscribers = tuple(other for other in self._subscribers if other is not entry)
+                self._wants_jobs = self.wants(JobAdded) or self.wants(JobCancelled)
 
         return unsubscribe
 
@@ -126,12 +127,8 @@ class Announcer:
             try:
                 if type(item) is not tuple:
                     self._tell(item)
-                elif item[0] is CALL_SUCCEEDED:
-                    if not item[2]:
-                        self._tell_of_run(RunStarted.of(item[1]), starts)
-                    self._tell_of_run(RunEnded.of(item[1]), successes)
                 elif item[0] is RunEnded:
-                    self._tell_of_run(RunEnded.of(item[1]), successes or item[1][13] != "succeeded")
+                    self._tell_of_run(RunEnded.of(item[1]), successes or is_failure(item[1]))
                 elif item[0] is RunStarted:
                     self._tell_of_run(RunStarted.of(item[1]), starts)
                 else:
@@ -175,11 +172,14 @@ class Announcer:
                 except BaseException:  # sys.exit() too: others have their news to come
                     _log.exception("a subscriber raised at %s", type(event).__name__)
 
+    def minds_jobs(self) -> bool:
+        """Whether anybody wants to hear of jobs that come and go. Any thread."""
+        return self._wants_jobs or _jobs.isEnabledFor(logging.DEBUG)
+
     def look_who_minds(self) -> None:
         """Before news is made: whether anybody wants to hear of runs that start and succeed."""
-        wanted = self.wants(RunEnded)
-        self.minds_successes = wanted or _runs.isEnabledFor(logging.INFO)
-        self.minds_calls = self.minds_successes or self.wants(RunStarted)
+        self.minds_successes = self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
+        self.minds_starts = self.wants(RunStarted) or _runs.isEnabledFor(logging.DEBUG)
 
     def wants(self, kind: type) -> bool:
         """Whether anybody subscribed to this type of event. Any thread."""

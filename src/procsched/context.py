@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["CurrentRun", "current_run", "in_worker"]
 
 _run: CurrentRun | tuple[Any, ...] | None = None
-"""The current run; or, until somebody asks (most tiny runs never do), what it will be made of: its function, and what
-`CurrentRun` takes after the job id."""
+"""The current run; or, until somebody asks (most tiny runs never do), what it will be made of: the name of its job or
+function, whether it is a call, and what `CurrentRun` takes after the job id."""
 _in_worker = False
 
 
@@ -88,8 +88,8 @@ def peek() -> CurrentRun | None:
     global _run
     run = _run
     if isinstance(run, tuple):
-        function, number, *others = run
-        made = CurrentRun(function.job_id or f"{function.name}-{number}", number, *others)
+        name, is_call, number, *others = run
+        made = CurrentRun(f"{name}-{number}" if is_call else name, number, *others)
         if _run is run:
             _run = made
         return made

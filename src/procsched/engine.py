@@ -68,8 +68,7 @@ def _mended(change: Callable[Concatenate[Engine, P], R]) -> Callable[Concatenate
         except Exception:
             raise
         except BaseException:
-            self.interrupted = True
-            self.mailbox.nudge()
+            self._interrupt()
             raise
 
     return changing
@@ -155,6 +154,15 @@ class Engine(Life):
         self.start()
         with self.lock:
             self.check_open()
+            now = self.now()
+            due = self.timetable.lay_down(row, now, random.random())
+            if due is not None:
+                if self.announcer.minds_jobs():
+                    self.dispatcher.announce(events.JobAdded, row.id, row.generation)
+                    self.mailbox.nudge()
+                elif due < self.dispatcher.sleeps_until:  # what is due later than it wakes anyhow needn't wake it now
+                    self.mailbox.nudge()
+                return
             old = self.timetable.jobs.get(row.id)
             if old is not None and not replace:
                 raise ConflictingIdError(
@@ -162,7 +170,7 @@ class Engine(Life):
                     f"or pass replace_existing=True to replace it"
                 )
             try:
-                changes = self.timetable.add(row, self.now(), random.random())
+                changes = self.timetable.add(row, now, random.random())
             except ScheduleFailed as failure:
                 raise failure.reason from None
             self.dispatcher.announce(events.JobAdded if old is None else events.JobReplaced, row.id, row.generation)
@@ -182,10 +190,28 @@ class Engine(Life):
             self.dispatcher.announce(events.JobReplaced, row.id, row.generation)
         self._follow_up(changes)
 
-    @_mended
     def cancel(self, row: JobRow) -> bool:
         """No run of the job starts after this has returned."""
-        self.check_usable()
+        if self.inert is not None:
+            self.check_usable()
+        try:
+            with self.lock:
+                if self.timetable.cancel_resting(row):  # most jobs that are cancelled were never touched
+                    if self.announcer.minds_jobs():
+                        self.dispatcher.announce(events.JobCancelled, row.id, row.generation)
+                        self.mailbox.nudge()
+                    return True
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        return self._cancel(row)
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self.mailbox.nudge()
+
+    @_mended
+    def _cancel(self, row: JobRow) -> bool:
         with self.lock:
             if self.timetable.jobs.get(row.id) is not row:
                 return False
@@ -256,7 +282,8 @@ class Engine(Life):
 
     def find(self, id: str) -> JobRow:
         self.check_usable()
-        row = self.timetable.jobs.get(id)
+        with self.lock:
+            row = self.timetable.jobs.look(id)
         if row is None:
             raise JobLookupError(f"no job has the id {id!r}")
         return row
@@ -274,10 +301,9 @@ class Engine(Life):
             if not self.admits:
                 self._look_back(call)
         except KeyboardInterrupt:
-            self.interrupted = True
+            self._interrupt()
             raise
-        finally:
-            self.mailbox.nudge()
+        self.mailbox.nudge()
         return call
 
     def _knock(self) -> None:

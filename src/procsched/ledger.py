@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Now, Run
 
-__all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of", "whole"]
+__all__ = ["JobNotes", "Ledger", "Line", "instant", "is_failure", "job_id_of", "record_of", "whole"]
 
 HISTORY = 100
 MOST_TEXT = 30_000
@@ -131,6 +131,21 @@ class JobNotes:
             self.max_duration = max(self.max_duration, duration)
             self.max_lateness = max(self.max_lateness, lateness)
 
+    def add_success(self, line: Line) -> None:
+        """As `add`, of a short line."""
+        self.history.append(line)
+        self.counts["succeeded"] = self.counts.get("succeeded", 0) + 1
+        self.started += 1
+        start = line[4]
+        duration, lateness = line[5] - start, start - line[6]
+        self.sums[0] += duration
+        if duration > self.max_duration:
+            self.max_duration = duration
+        if lateness > 0:
+            self.sums[1] += lateness
+            if lateness > self.max_lateness:
+                self.max_lateness = lateness
+
 
 class Ledger:
     """Counts over all jobs and calls."""
@@ -215,27 +230,33 @@ def _line(
     )  # fmt: skip
 
 
-_CALL_FIELDS = 14
+_SHORT = 15
 
 
 def whole(line: Line) -> Line:
-    """A line; also of the shorter tuple that stands for a call that succeeded, until somebody wants to know.
+    """A line; also of the shorter tuple that stands for a plain success, until somebody wants to know.
 
-    That is: function's name, number, planned, start, finished, expected, noticed, offset, cpu time, max rss, slot, pid,
-    result size, held by.
+    That is: id of the job or name of the function, number, generation or 0 for a call, planned, start, finished,
+    expected, noticed, offset, cpu time, max rss, slot, pid, result size, held by.
     """
-    if len(line) != _CALL_FIELDS:
+    if len(line) != _SHORT:
         return line
-    name, number, planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot, pid, *rest = line
-    size, held_by = rest
+    name, number, generation, *instants = line
+    planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot, pid, size, held_by = instants
     return _line(
-        f"{name}-{number}", number, 0, 1, planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot,
-        pid, Outcome.SUCCEEDED.value, None, size, held_by,
+        name if generation else f"{name}-{number}", number, generation, 1, planned, start, finished, expected, noticed,
+        offset, cpu_time, max_rss, slot, pid, Outcome.SUCCEEDED.value, None, size, held_by,
     )  # fmt: skip
+
+
+def is_failure(line: Line) -> bool:
+    """Whether it is of a run that didn't succeed."""
+    return len(line) != _SHORT and line[13] != Outcome.SUCCEEDED.value
 
 
 def record_of(line: Line) -> RunRecord:
     """The public view of a line."""
+    line = whole(line)
     started = line[5]
     return RunRecord(
         job_id=line[0],

@@ -184,14 +184,16 @@ class Offering:
             row, payload = run.row, run.payload
             function = payload.function
             functions[function.key] = function
-            timeout = 0
+            timeout, job_id = 0, ""
             flags = wire.WANT_VALUE
             if row is not None:
-                timeout = row.options.timeout or 0
+                timeout, job_id = row.options.timeout or 0, row.id
                 if not self._wants_value(run):
                     flags = 0
             due, planned = run.due if armed else 0, run.planned_wall
-            orders.append((ticket, function.key, due, flags, run.number, run.attempt, planned, timeout, payload.args))
+            orders.append(
+                (ticket, function.key, due, flags, run.number, run.attempt, planned, timeout, job_id, payload.args)
+            )
             if run.expected < late:
                 run.notes = self._why_late(run, now)
         if len(runs) == 1 and runs[0].cost > BUDGET // 2:

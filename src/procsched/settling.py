@@ -9,13 +9,12 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
-from procsched.announcer import CALL_SUCCEEDED
-from procsched.core.changes import Changes
+from procsched.core.changes import NO_CHANGES, Changes
 from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
 from procsched.delivery import Settlement
 from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
-from procsched.ledger import LargeError, instant, job_id_of
+from procsched.ledger import JobNotes, LargeError, instant, job_id_of
 from procsched.records import RunError
 from procsched.series import Expected
 
@@ -130,7 +129,7 @@ class Settling:
                 if run is None:
                     continue
                 learn(run, event.finished - event.started)
-                if run.row is None and event.success:
+                if event.success and (run.row is None or run.row.plain):
                     succeeded.append((run, event))
                 else:
                     self._attempt_ended(run, event, slot, now)
@@ -139,7 +138,7 @@ class Settling:
                     if slot.heavy:
                         engine.staff.weighed(slot)
             if succeeded:
-                self._calls_succeeded(succeeded, now)
+                self._succeeded(succeeded, now)
 
     def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now) -> None:
         known, run.start = run.start, event.started
@@ -148,32 +147,62 @@ class Settling:
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
         self._settle(run, outcome, event.finished, now, event.body, None, event=event, pid=slot.pid)
 
-    def _calls_succeeded(self, succeeded: list[tuple[Run, api.Ended]], now: Now) -> None:
+    def _succeeded(self, succeeded: list[tuple[Run, api.Ended]], now: Now) -> None:
         """`_settle` and `_end` in one, and for many: what nearly all runs are where there are many. Under the lock."""
         engine = self._engine
         ledger, give, forget, slots = engine.ledger, engine.delivery.give, self.open.discard, engine.roster.slots
-        minds, announce, offset = engine.announcer.minds_calls, engine.dispatcher.announce, now.wall - now.mono
+        announce, offset = engine.dispatcher.announce, now.wall - now.mono
+        minds, minds_starts = engine.announcer.minds_successes, engine.announcer.minds_starts
+        settle_slot, draw = engine.timetable.settle_slot, random.random()
+        calls = done = 0
         for run, event in succeeded:
-            run.place = Place.DONE
-            if not run.started:
+            row, future, was_started, changes = run.row, run.future, run.started, NO_CHANGES
+            if row is None:
+                calls += 1
+                run.place = Place.DONE
                 run.started = True
-                ledger.started += 1
-            if minds:  # a tuple of what there is, of which the announcer makes more if somebody looks at it
+                name = run.payload.function.name
+            else:
+                settled = settle_slot(run, event.finished, now, draw) if future is None else None
+                if settled is None:
+                    self._attempt_ended(run, event, slots[event.slot], now)
+                    continue
+                changes = settled
+                name = row.id
+            ledger.started += not was_started
+            done += 1
+            if row is not None or minds or minds_starts:
+                # A tuple of what there is, of which the whole line is made if somebody looks at it.
                 size = event.size if event.body is not None else None
-                done = (
-                    run.payload.function.name, run.number, run.planned_wall, event.started, event.finished,
-                    run.expected, run.noticed, offset, event.cpu_time, event.max_rss, event.slot,
-                    slots[event.slot].pid, size, run.notes or "",
+                held_by = run.notes or ""
+                if run.was_held:
+                    held_by = f"max_instances; {held_by}" if held_by else "max_instances"
+                pid = slots[event.slot].pid
+                line = (
+                    name, run.number, run.generation, run.planned_wall, event.started, event.finished, run.expected,
+                    run.noticed, offset, event.cpu_time, event.max_rss, event.slot, pid, size, held_by,
                 )  # fmt: skip
-                announce(CALL_SUCCEEDED, done, run.start != 0)
-            future = run.future
-            future._run = None
-            give(future, event.body)
+                if row is not None:
+                    if row.notes is None:
+                        row.notes = JobNotes()
+                    row.notes.add_success(line)
+                if minds_starts and not run.start:
+                    announce(events.RunStarted, line)
+                if minds:
+                    announce(events.RunEnded, line)
+            if future is not None:
+                future._run = None
+                give(future, event.body)
+            if run.followers:
+                followers, run.followers = run.followers, []
+                engine.delivery.put(Settlement(followers, Outcome.SUCCEEDED, event.body, None, engine.pool.decode))
             run.future = run.payload = run.estimate = run.notes = None
             forget(run)
-        engine.timetable.admitted -= len(succeeded)
-        ledger.counts[Outcome.SUCCEEDED] += len(succeeded)
-        engine.gate.release(len(succeeded))
+            if changes is not NO_CHANGES:
+                self.note(changes, now)
+        engine.timetable.admitted -= calls
+        ledger.counts[Outcome.SUCCEEDED] += done
+        engine.gate.release(calls)
 
     def _let_go(self, run: Run) -> None:
         """The run has ended, and everybody who waits has been thought of: it lets go of all that it held."""
@@ -319,7 +348,7 @@ class Settling:
         with engine.lock:
             followers, run.followers = run.followers, []
             row.notes.waiters[:0] = [follower for follower in followers if not isinstance(follower, Expected)]
-            over = engine.timetable.jobs.get(row.id) is not row
+            over = not engine.timetable.jobs.is_living(row)
         if over:
             self.job_over(row)
 
@@ -343,15 +372,15 @@ class Settling:
         with engine.lock:
             jobs = engine.timetable.jobs
             alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
-            alive.update(engine.roster.holding(), *(row.live for row in jobs.values()))
+            alive.update(engine.roster.holding(), *(row.live for row in jobs.rows()))
             for run in sorted(self.open - alive, key=lambda run: run.number):
                 if run.started:
                     changes.ended.append(run)
-                elif run.planned is not None and run.row is not None and jobs.get(run.row.id) is run.row:
+                elif run.planned is not None and run.row is not None and jobs.is_living(run.row):
                     changes.unmade.append(run)
                 else:
                     changes.cancelled.append(run)
-            over = [row for row in self.followed if jobs.get(row.id) is not row]
+            over = [row for row in self.followed if not jobs.is_living(row)]
         self.note(changes, now)
         for row in over:
             self.job_over(row)
@@ -381,7 +410,7 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
-            rows = list(engine.timetable.jobs.values())
+            rows = engine.timetable.jobs.rows()
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:

@@ -44,7 +44,7 @@ def throughput(runs: int = 200_000) -> float:
     while ended < runs:
         for slot, count in outstanding.items():
             if count <= BATCH and ticket < runs:
-                orders = [(number, key, 0, 0, number, 1, 0, 0, b"") for number in range(ticket, ticket + BATCH)]
+                orders = [(number, key, 0, 0, number, 1, 0, 0, "", b"") for number in range(ticket, ticket + BATCH)]
                 ticket += BATCH
                 outstanding[slot] += BATCH
                 pool.offer(slot, orders, functions)
@@ -66,7 +66,7 @@ def lateness(rate: int = 200, seconds: float = 2.0) -> tuple[list[float], list[f
     for i in range(count):
         due = first + i * period
         pool.poll(max(0.0, (due - 2_500_000 - time.monotonic_ns()) / 1e9))
-        pool.offer(0, [(i, function.key, due, 0, i, 1, 0, 0, b"")], [function])
+        pool.offer(0, [(i, function.key, due, 0, i, 1, 0, 0, "", b"")], [function])
         ended = None
         while ended is None:
             ended = next((event for event in pool.poll(1) if isinstance(event, Ended)), None)

@@ -62,9 +62,9 @@ class FakePool:
         self.deaths = 0
         self.failed_boots = 0
 
-    def ship(self, fn: Any, args: Any, kwargs: Any, *, job_id: str = "") -> Payload:
-        function = Function(b"", True, getattr(fn, "__name__", "call"), job_id)
-        return Payload(function if job_id else self._calls.setdefault(fn, function), b"")
+    def ship(self, fn: Any, args: Any, kwargs: Any) -> Payload:
+        function = Function(b"", True, getattr(fn, "__name__", "call"))
+        return Payload(self._calls.setdefault(fn, function), b"")
 
     def decode(self, outcome: object, body: object) -> object:
         return None
@@ -141,7 +141,7 @@ class FakePool:
         return [worker.orders[0][2]] if worker.orders else []
 
     def _duration(self, order: tuple[Any, ...]) -> int:
-        return self._duration_of(self._functions[order[1]].job_id, order[4])
+        return self._duration_of(order[8], order[4])
 
     def _step(self) -> None:
         """Everything that has happened by now."""
@@ -169,14 +169,14 @@ class FakePool:
                 if end > now:
                     return
                 order = worker.current
-                success = not self._fails(self._functions[order[1]].job_id, order[4])
+                success = not self._fails(order[8], order[4])
                 self._ready.append(Ended(slot, order[0], success, worker.started, end, 0, 0, 0, None, False))
                 worker.current, free_since = None, end
             if not worker.orders or worker.orders[0][2] > now:
                 return
             order = worker.orders.popleft()
             worker.current, worker.started = order, max(free_since, order[2]) if order[2] else now
-            self.executed.append((self._functions[order[1]].job_id, order[4], order[5]))
+            self.executed.append((order[8], order[4], order[5]))
             if order[3] & REPORT_START:
                 self._ready.append(Started(slot, order[0], worker.started))
 

@@ -110,7 +110,7 @@ texts = {
 }
 for slot in range(3):
     function = Function(pickle.dumps(Evaluated(texts.get(state, texts["busy"]))), True, "f")
-    pool.offer(slot, [(slot, function.key, 0, WANT_VALUE | REPORT_START, 1, 1, 0, 0, b"")], [function])
+    pool.offer(slot, [(slot, function.key, 0, WANT_VALUE | REPORT_START, 1, 1, 0, 0, "", b"")], [function])
 begun = 0
 while begun < 3: begun += sum(isinstance(event, Started) for event in pool.poll(10))
 time.sleep(0.05)

@@ -149,10 +149,14 @@ class JobOptions(NamedTuple):
     tags: frozenset[str] = frozenset()
 
 
+_PLAIN = JobOptions()[1:7]
+
+
 class JobRow:
     """A job as the timetable knows it: one row of the generation table, with the entry of its next slot."""
 
     __slots__ = (
+        "__weakref__",
         "arrival",
         "busy_since",
         "busy_until",
@@ -178,6 +182,7 @@ class JobRow:
         "over",
         "payload",
         "place",
+        "plain",
         "planned",
         "planning",
         "resumed",
@@ -191,6 +196,8 @@ class JobRow:
         self.schedule = schedule
         self.payload = payload
         self.options = options
+        self.plain = options[1:7] == _PLAIN
+        """No retries, limits, or runs side by side: what most jobs are, and their runs take a short way."""
         self.notes: Any = None
         """The outer rings' own notes about the job; the core never looks at them."""
         self.state = JobState.SCHEDULED

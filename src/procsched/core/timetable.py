@@ -21,8 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from procsched.core.changes import Changes
+from procsched.core.changes import NO_CHANGES, Changes
+from procsched.core.jobtable import end
 from procsched.core.model import (
+    _NO_RUNS,
     NOWHERE,
     JobState,
     Outcome,
@@ -31,7 +33,7 @@ from procsched.core.model import (
     Timebase,
 )
 from procsched.core.planning import Planning
-from procsched.core.schedules import FixedDelay
+from procsched.core.schedules import FixedDelay, FixedRate
 from procsched.core.slots import (
     ScheduleFailed,
     base_time,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Timetable"]
 
+REST_FROM = 1_000_000_000
+"""A job whose first slot is so far away (ns) rests until then."""
 _MOST_SKIPPED = 100
 """Per take: a long row of slots that come too late mustn't hold the lock."""
 
@@ -73,7 +77,7 @@ class Timetable(Planning):
         if first is None:
             row.state = JobState.FINISHED
             changes.finished.append(row)
-            self.jobs.pop(row.id, None)
+            self.jobs.pop(row.id)
         else:
             self._push_slot(row, first, draw)
             self.jobs[row.id] = row
@@ -81,8 +85,40 @@ class Timetable(Planning):
             self._bury(old)
         return changes
 
+    def lay_down(self, row: JobRow, now: Now, draw: float = 0.0) -> int | None:
+        """Registers a new row under a free id, to rest until its first slot; its monotonic due time.
+
+        None: it isn't of the kind that can, or is due too soon to pay for it; nothing is registered then.
+        """
+        schedule = row.schedule
+        if not self.jobs.can_rest(row):
+            return None
+        base = now.wall if schedule.timebase is Timebase.WALL else now.mono
+        first = schedule.first(base)  # of a schedule of ours: it answers, and raises nothing
+        if first is None or (until := first - base) < REST_FROM:
+            return None
+        row.planned = first
+        row.generation = self._next_generation()
+        row.epoch = self.jobs.epoch
+        row.in_wall = schedule.timebase is Timebase.WALL
+        row.place = Place.TIMER
+        row.entry = seq = next(self.queues.sequence)
+        entry = self.jobs.packed(row, seq, first + self._jittered(schedule, draw))
+        self.queues.push_resting(entry, schedule.timebase)
+        self.jobs.rest(row, entry)
+        return now.mono + until
+
+    def cancel_resting(self, row: JobRow) -> bool:
+        """Ends the job if it rests: there is nothing more to do then. False: it doesn't."""
+        if self.jobs.end_rest(row) is None:
+            return False
+        self.queues.forget_resting(row.schedule.timebase)
+        end(row)
+        return True
+
     def reschedule(self, row: JobRow, schedule: Schedule, now: Now, draw: float = 0.0) -> Changes:
         """A new generation in place: what waits of the old one dies, what executes finishes."""
+        self.jobs.get(row.id)  # it rests no longer
         first = first_slot(schedule, now)
         changes = Changes()
         extras = [run for run in row.live if run.planned is None and not run.started]
@@ -102,7 +138,7 @@ class Timetable(Planning):
             self.paused.discard(row)
         elif row.state is JobState.PAUSED:
             row.planned = first
-            row.epoch = self._epoch
+            row.epoch = self.jobs.epoch
         else:
             self._push_slot(row, first, draw)
         self._free_hand(row.id)
@@ -143,6 +179,7 @@ class Timetable(Planning):
 
     def run_now(self, row: JobRow, now: Now) -> Run:
         """An extra run beside the schedule; while one is queued, that one."""
+        self.jobs.get(row.id)  # it rests no longer
         if row.extra is not None:
             return row.extra
         run = Run(row, row.payload, row.priority, now.mono, now.wall)
@@ -171,7 +208,7 @@ class Timetable(Planning):
     def promote(self, now: Now) -> None:
         """Moves what has become due to the ready heap, and notices steps of the wall clock."""
         if self.queues.wall_was_set_back(now):
-            self._epoch += 1
+            self.jobs.epoch += 1
             for row in self.queues.wall_rows():
                 self._plan_anew(row, now)
         self.queues.promote(now)
@@ -196,6 +233,11 @@ class Timetable(Planning):
                     spent = self._admit(runs, limit, spent, budget, now)
                     continue
                 queues.pop_ready(run)
+            elif not isinstance(item, Run) and self._is_simple(item, now):
+                if runs and spent + item.cost > budget:
+                    break
+                queues.pop_ready(item)
+                run = self._take_simple(item, now)
             else:
                 if self._hold(item):
                     continue
@@ -242,8 +284,8 @@ class Timetable(Planning):
         Only to be asked while nothing is ready, so that it overtakes nobody.
         """
         changes = Changes()
-        soonest = self.queues.soonest(now)
-        if soonest is None or soonest[0] > now.mono + horizon:
+        soonest = self.queues.soonest(now, now.mono + horizon)
+        if soonest is None:
             return changes
         due, item = soonest
         row = item.row if isinstance(item, Run) else item
@@ -311,6 +353,39 @@ class Timetable(Planning):
             self._end_run(row, run, outcome, finished, now, changes, draw)
         return changes
 
+    def settle_slot(self, run: Run, finished: int, now: Now, draw: float = 0.0) -> Changes | None:
+        """`settle` for a success of a plain job that has nothing else under way. None: it isn't; nothing is done."""
+        row = run.row
+        if (
+            row is None
+            or not row.plain
+            or run.planned is None
+            or not row.planning
+            or len(row.live) != 1
+            or run.generation != row.generation
+            or self.ghosts
+            or row.state is not JobState.SCHEDULED
+            or not self.jobs.is_living(row)
+        ):
+            return None
+        run.place = Place.DONE
+        run.counted = False
+        run.started = True
+        row.hands = row.executing = row.failures = 0
+        row.busy_until = finished
+        row.live = _NO_RUNS
+        self.live -= 1
+        schedule = row.schedule
+        if type(schedule) is FixedRate and row.resumed is None and self._is_endless_grid(schedule):
+            row.planning = False
+            self._push_slot(row, run.planned + schedule.period, draw)
+            return NO_CHANGES
+        changes = Changes()
+        base = now.wall - (now.mono - finished) if schedule.timebase is Timebase.WALL else finished
+        self._plan_following(row, run.planned, base, now, changes, draw)
+        self._finish_if_over(row, changes)
+        return changes
+
     def close(self, now: Now, *, cancel_calls: bool) -> Changes:
         """Shutdown: no job or delayed call makes a further run. Calls for now stay, unless ``cancel_calls``."""
         changes = Changes()
@@ -319,7 +394,9 @@ class Timetable(Planning):
         for item in list(self.queues.items()):
             if isinstance(item, Run) and item.row is None and (cancel_calls or item.place is Place.TIMER):
                 changes.cancelled += self.drop(item, now).cancelled
-        changes.over = list(self.jobs.values())
+        self.jobs.clear_resting()
+        self.queues.recount()
+        changes.over = self.jobs.rows()
         for row in changes.over:
             self._end_job(row, now, changes)
         return changes
@@ -332,7 +409,7 @@ class Timetable(Planning):
 
     def next_run(self, row: JobRow, now: Now) -> int | None:
         """The job's next slot in wall ns; None when there is none, or none that can be known yet."""
-        if self.jobs.get(row.id) is not row or row.state is not JobState.SCHEDULED:
+        if not self.jobs.is_living(row) or row.state is not JobState.SCHEDULED:
             return None
         schedule, slot = row.schedule, row.planned
         if row.place is NOWHERE:

@@ -114,9 +114,7 @@ class Pool(Protocol):
 
     # -- callers' threads
 
-    def ship(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
-    ) -> Payload:
+    def ship(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """Pickle for a worker. `NotShippable`, or `TypeError` for coroutine and generator functions."""
 
     # -- the delivery thread

@@ -17,7 +17,9 @@ from procsched.wire import (
     ARGS,
     BOARD,
     FUNCTION,
+    JOB,
     MESSAGE_HEAD,
+    NUMBERS,
     ORDERS,
     RETIRE,
     TICKET,
@@ -70,15 +72,15 @@ class Channel:
             self._known[key] = function.size
             self._known_bytes += function.size
             body = self._inline(function.body, files)
-            news.append((key, function.by_reference, function.name, function.job_id, function.source, body))
+            news.append((key, function.by_reference, function.name, function.source, body))
         args: list[bytes | int] | None = None
         if any(bodies):
             args = [body if type(body) is bytes else self._inline(body, files) for body in bodies]
         # Both sides forget the same, because this one says what: the worker never lacks what isn't sent again. Orders
         # that wait there keep the function they came with.
         self._queue.extend(files)
-        numbers = pack_orders(columns[:ARGS])
-        self._send((ORDERS, self._forget(needed), news, numbers, args))
+        jobs = columns[JOB] if any(columns[JOB]) else None
+        self._send((ORDERS, self._forget(needed), news, pack_orders(columns[:NUMBERS]), jobs, args))
 
     def withdraw(self) -> list[int]:
         """Take back every unclaimed ticket."""

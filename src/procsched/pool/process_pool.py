@@ -53,6 +53,9 @@ _LOOK_AGAIN = 0.002  # seconds, for a death that was seen before the corpse can 
 _LOOK_FOR_DEATHS = 0.25  # seconds, only where there is no pidfd
 
 
+_ship: Callable[..., Payload] | None = None  # imported with the first call: a scheduler that has none starts faster
+
+
 class ProcessPool:
     """Law: a slot has at most one tenant, from ``spawn`` to its Died; a spare is a tenant without a slot."""
 
@@ -71,13 +74,14 @@ class ProcessPool:
 
     # -- other threads -------------------------------------------------------------------------------------------
 
-    def ship(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
-    ) -> Payload:
+    def ship(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """Pickle for a worker, in the caller's thread."""
-        from procsched.shipping.payload import ship
+        global _ship
+        if _ship is None:
+            from procsched.shipping import payload
 
-        return ship(fn, args, dict(kwargs), job_id=job_id)
+            _ship = payload.ship
+        return _ship(fn, args, kwargs)
 
     def decode(self, outcome: Outcome, body: object) -> object:
         """The value, or the exception of a failed run. Runs user code (unpickling): in the delivery thread."""

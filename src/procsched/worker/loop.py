@@ -165,15 +165,15 @@ class Worker:
     def _take(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == ORDERS:
-            _, forgotten, functions, numbers, args = message
+            _, forgotten, functions, numbers, jobs, args = message
             table = self._functions
             for key in forgotten:
                 table.pop(key, None)
-            for key, by_reference, name, job_id, source, body in functions:
-                table[key] = LocalFunction(by_reference, name, job_id, source, self._whole(body))
+            for key, by_reference, name, source, body in functions:
+                table[key] = LocalFunction(by_reference, name, source, self._whole(body))
             if args is not None:
                 args = [self._whole(body) for body in args]
-            self._local.extend([(order, table[order[FUNCTION]]) for order in unpack_orders(numbers, args)])
+            self._local.extend([(order, table[order[FUNCTION]]) for order in unpack_orders(numbers, jobs, args)])
         elif kind == VOID:
             gone = set(message[1])
             kept = [entry for entry in self._local if entry[0][TICKET] not in gone]

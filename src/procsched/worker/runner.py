@@ -47,14 +47,11 @@ LOOK_AGAIN = 10_000_000
 class LocalFunction:
     """A function in this worker: the bytes that came, and the callable once it may be kept."""
 
-    __slots__ = ("body", "by_reference", "callable", "job_id", "name", "source")
+    __slots__ = ("body", "by_reference", "callable", "name", "source")
 
-    def __init__(
-        self, by_reference: bool, name: str, job_id: str, source: tuple[str, str] | None, body: bytes | Spooled
-    ) -> None:
+    def __init__(self, by_reference: bool, name: str, source: tuple[str, str] | None, body: bytes | Spooled) -> None:
         self.by_reference = by_reference
         self.name = name
-        self.job_id = job_id
         self.source = source
         self.body = body
         self.callable: Any = None
@@ -92,12 +89,13 @@ class Runner:
 
     def execute(self, order: Order, function: LocalFunction, started: int) -> None:
         """One claimed run, from its arguments to its report."""
-        ticket, _, _, flags, number, attempt, planned, timeout, args = order
+        ticket, _, _, flags, number, attempt, planned, timeout, job_id, args = order
         del order
         if flags & REPORT_START:
             self._outbox.report(STARTED, 0, ticket, started)
         context._run = (
-            function, number, attempt, planned, timeout, started, self._should_stop, self._chatter.progress, ticket
+            job_id or function.name, not job_id, number, attempt, planned, timeout, started,
+            self._should_stop, self._chatter.progress, ticket,
         )  # fmt: skip
         value = error = positional = keywords = None
         try:
