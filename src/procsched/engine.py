@@ -54,6 +54,9 @@ __all__ = ["Engine"]
 
 _log = logging.getLogger("procsched.scheduler")
 
+_AT_ONCE = 1000
+"""Jobs that are looked at under one hold of the lock."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -279,6 +282,16 @@ class Engine(Life):
                     series.end()
                 else:
                     row.notes.series.append(weakref.ref(series))
+
+    def rows(self) -> list[JobRow]:
+        """All jobs, in the order of scheduling. A few at a time, so that nobody waits for a million of them."""
+        with self.lock:
+            ids = list(self.timetable.jobs)
+        rows: list[JobRow] = []
+        for start in range(0, len(ids), _AT_ONCE):
+            with self.lock:
+                rows += filter(None, map(self.timetable.jobs.look, ids[start : start + _AT_ONCE]))
+        return rows
 
     def find(self, id: str) -> JobRow:
         self.check_usable()

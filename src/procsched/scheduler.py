@@ -294,9 +294,7 @@ class ProcessScheduler(Executor):
     def get_jobs(self, tag: str | None = None) -> list[Job]:
         """The jobs that haven't ended, in the order of scheduling; with ``tag`` only those that have it."""
         self._engine.check_usable()
-        with self._engine.lock:
-            rows = self._engine.timetable.jobs.look_at_all()
-        return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
+        return [Job(self._engine, row) for row in self._engine.rows() if tag is None or tag in row.options.tags]
 
     def get_job(self, id: str) -> Job:
         """The job with this id; `JobLookupError` if there is none."""

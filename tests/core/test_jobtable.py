@@ -48,11 +48,12 @@ def atoms(row: JobRow) -> tuple[Any, ...]:
     return values, row.payload.function, row.payload.args
 
 
+@pytest.mark.parametrize("size", [0, 10, 10_000])
 @pytest.mark.parametrize("schedule", RESTING)
-def test_a_job_that_nobody_held_is_the_same_again(schedule: Schedule) -> None:
+def test_a_job_that_nobody_held_is_the_same_again(schedule: Schedule, size: int) -> None:
     """Its row is made anew, with all that the first one said."""
     table = Timetable()
-    row = laid_down(table, schedule)
+    row = laid_down(table, schedule, args=bytes(size))
     before, gone = atoms(row), weakref.ref(row)
     del row
     assert gone() is None and len(table.jobs) == 1
@@ -181,3 +182,13 @@ def laid_down_fast(table: Timetable, id: str) -> JobRow:
     row = JobRow(id, RESTING[1], Payload(print, b""), default_options(2))
     assert table.lay_down(row, NOW) is not None
     return row
+
+
+def test_large_arguments_go_with_the_job() -> None:
+    """A cancelled job leaves a small entry in the heap, and nothing of its payload."""
+    table = Timetable()
+    row = laid_down(table, RESTING[1], args=bytes(10_000))
+    table.cancel_resting(row)
+    assert not table.jobs._args
+    [entry] = table.queues._mono._entries
+    assert not [part for part in entry if isinstance(part, bytes)]  # type: ignore[misc]

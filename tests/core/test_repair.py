@@ -21,7 +21,7 @@ from procsched.core.schedules import After, FixedRate
 
 CORE = str(Path(procsched.core.__file__).parent)
 RATE = FixedRate(10)
-LATER = FixedRate("1h", initial_delay="1h")
+LATER = FixedRate("20s", initial_delay="20s")
 NOTHING = RATE.until(datetime(2000, 1, 1, tzinfo=UTC))
 
 
@@ -118,7 +118,8 @@ def changes_of(world: World) -> dict[str, Callable[[], Any]]:
     table.lay_down(resting, now)
     deeds["cancel resting"] = lambda: table.cancel_resting(resting)
     deeds["wake resting"] = lambda: table.jobs.get("rests")
-    deeds["lay down"] = lambda: table.lay_down(JobRow("new", LATER, Atoms(), default_options(2)), now)
+    new = JobRow("new", LATER, Atoms(), default_options(2))
+    deeds["lay down"] = lambda: table.lay_down(new, now)
     deeds["add"] = lambda: table.add(JobRow("new", RATE, object(), JobOptions()), now)
     call = Run(None, object(), 2, now.mono, now.wall)
     deeds["submit"] = lambda: table.submit(call, now)

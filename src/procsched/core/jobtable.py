@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["JobTable", "default_options", "end"]
 
 _MOST_DEFAULTS = 1000
+_SMALL = 100
+"""Bytes of arguments that lie in the entry itself."""
 
 SEQ, ID, PLANNED, GENERATION, FUNCTION, ARGS, KIND, FIELDS = 2, 3, 4, 5, 6, 7, 8, 9
 
@@ -54,7 +56,7 @@ class _Held(weakref.ref[JobRow]):
 class JobTable:
     """Jobs by id, in the order of scheduling; a replaced one keeps its place."""
 
-    __slots__ = ("_by_id", "_functions", "_rows", "epoch")
+    __slots__ = ("_args", "_by_id", "_functions", "_rows", "epoch")
 
     def __init__(self) -> None:
         self._by_id: dict[str, JobRow | Resting] = {}
@@ -62,6 +64,8 @@ class JobTable:
         """Rows of resting jobs that somebody holds."""
         self._functions: dict[int, list[Any]] = {}
         """By identity: that number, the function, how many resting jobs have it, and the type of their payloads."""
+        self._args: dict[int, bytes] = {}
+        """Large arguments of resting jobs, by the sequence number of the entry."""
         self.epoch = 0
         """Of the calendar: goes up when the wall clock is set back far."""
 
@@ -141,6 +145,8 @@ class JobTable:
         if kind == _RATE:
             fields = (*fields[:3], fields[3]._value_)
         number, args = self._number_of(row.payload), row.payload.args
+        if len(args) > _SMALL:  # the entry outlives a job that is cancelled; what is large must not
+            self._args[seq], args = args, None
         return (due, row.options.priority, seq, row.id, row.planned, row.generation, number, args, kind, *fields)
 
     def rest(self, row: JobRow, entry: Resting) -> None:
@@ -173,6 +179,7 @@ class JobTable:
                 end(row)
             del self._by_id[key]
         self._functions.clear()
+        self._args.clear()
         return len(resting)
 
     def _row_of(self, entry: Resting) -> JobRow:
@@ -186,7 +193,8 @@ class JobTable:
         schedule: Any = object.__new__(_KINDS[entry[KIND]])
         schedule._set(**fields)
         _number, function, _count, payload_type = self._functions[entry[FUNCTION]]
-        row = JobRow(entry[ID], schedule, payload_type(function, entry[ARGS]), default_options(entry[1]))
+        args = entry[ARGS] if entry[ARGS] is not None else self._args[entry[SEQ]]
+        row = JobRow(entry[ID], schedule, payload_type(function, args), default_options(entry[1]))
         row.generation = entry[GENERATION]
         row.planned = entry[PLANNED]
         row.place = Place.TIMER
@@ -218,6 +226,8 @@ class JobTable:
         return kept[0]  # type: ignore[no-any-return]  # the same int for all
 
     def _let_go(self, entry: Resting) -> None:
+        if entry[ARGS] is None:
+            self._args.pop(entry[SEQ], None)
         kept = self._functions[entry[FUNCTION]]
         kept[2] -= 1
         if not kept[2]:
