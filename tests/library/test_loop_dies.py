@@ -18,6 +18,7 @@ from procsched import FixedRate, InternalError, ProcessScheduler, SchedulerClose
         ("staff.tend", SystemExit),
     ],
 )
+@pytest.mark.case("B89")
 def test_an_error_in_the_loop(
     one: ProcessScheduler,
     stage: Any,
