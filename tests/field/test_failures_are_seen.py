@@ -77,9 +77,11 @@ def test_subscribers_and_callbacks_may_raise_or_block(one: ProcessScheduler, cap
     one.subscribe(bad, RunEnded)
     one.subscribe(heard.append, RunEnded)
     future = one.submit(abs, 1)
-    future.add_done_callback(lambda _: gate.wait(30))
+    blocked = threading.Event()
+    future.add_done_callback(lambda _: (blocked.set(), gate.wait()))
+    assert blocked.wait(30)
     job = one.schedule(abs, FixedDelay("1ms").times(20), args=(1,))
-    assert job.wait(30)
+    assert job.wait()  # although the callback waits for what comes after this
     gate.set()
     one.shutdown()
     assert len([event for event in heard if event.record.job_id == job.id]) == 20

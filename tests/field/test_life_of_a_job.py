@@ -165,7 +165,7 @@ def test_shutdown_after_a_cancel(make: Make, stage: Any, state: str, eventually:
 
 @pytest.mark.case("B85")
 def test_many_threads_while_workers_crash(make: Make, account: Any, up: Any) -> None:
-    """Schedule, cancel, pause and list from eight threads, while workers are killed: no error, and the list is right."""
+    """Schedule, cancel and list from eight threads, while workers are killed: no error, and the list is right."""
     scheduler = make(workers=2)
     up(scheduler)
     errors: list[BaseException] = []
