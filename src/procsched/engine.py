@@ -265,29 +265,35 @@ class Engine(Life):
 
     def submit(self, payload: Any) -> RunFuture:
         """A call for now: one append, without a lock."""
-        if not self.admits:
-            self._knock()
         run = Run(None, payload, Priority.MEDIUM, self.clock.monotonic_ns(), 0)
         run.number = next(self._calls)
         run.estimate = payload.function
         run.future = future = RunFuture(self._cancel_run, run)
         try:
+            if not self.admits:
+                self._knock(run)
             self.settling.open.add(run)
+            if not self.admits:
+                self.gate.arrived(run)
             self.timetable.queues.arrive(run)
             if not self.admits:
                 self._look_back(run)
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except BaseException as error:
+            self.gate.left(run)
+            if not isinstance(error, Exception):
+                self.interrupted = True
             raise
         finally:
             self.mailbox.nudge()
         return future
 
-    def _knock(self) -> None:
+    def _knock(self, run: Run) -> None:
         """For a call: starts the engine, and waits at the gate. Raises what `check_open` and `Gate.enter` do."""
         self.check_open()
         self.start()
-        self.gate.enter()
+        if self.gate.bounded:
+            self.gate.enter(run)
+            run.due = run.expected = run.noticed = self.clock.monotonic_ns()  # it may have waited there
 
     def _look_back(self, run: Run) -> None:
         """The end may have begun while this call came in: either that has seen it, or it is refused."""
@@ -302,19 +308,24 @@ class Engine(Life):
     @_mended
     def submit_at(self, payload: Any, when: int, timebase: Timebase) -> RunFuture:
         """A call for an instant of a timebase."""
-        self._knock()
-        now = self.now()
-        wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
-        run = Run(None, payload, Priority.MEDIUM, now.mono, wall)
+        run = Run(None, payload, Priority.MEDIUM, 0, 0)
         run.number = next(self._calls)
         run.future = future = RunFuture(self._cancel_run, run)
-        with self.lock:
-            if self.stopping.begun or self.failure is not None:
-                self.gate.release()
-                self.check_open()
-            run.estimate = payload.function
-            self.settling.open.add(run)
-            self.timetable.submit(run, now, when=when, timebase=timebase)
+        try:
+            self._knock(run)
+            now = self.now()
+            run.due = run.expected = run.noticed = now.mono
+            run.planned_wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
+            with self.lock:
+                if self.stopping.begun or self.failure is not None:
+                    self.check_open()
+                run.estimate = payload.function
+                self.settling.open.add(run)
+                self.gate.arrived(run)
+                self.timetable.submit(run, now, when=when, timebase=timebase)
+        except BaseException:
+            self.gate.left(run)
+            raise
         self.mailbox.nudge()
         return future
 
@@ -358,6 +369,7 @@ class Engine(Life):
             changes = repair(self.timetable, self.roster.holding(), now)
         self.settling.note(changes, now)
         self.settling.find_forgotten(now)
+        self.gate.recount(lambda: [run for run in self.settling.open.copy() if run.row is None])
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
