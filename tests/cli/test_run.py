@@ -244,3 +244,32 @@ def test_a_reader_that_goes_away_is_no_error(write: Fixture) -> None:
             words = program.stderr.read()
         assert program.returncode == 0, words
         assert "BrokenPipe" not in words
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_run_that_prints_for_nobody_ends_it(write: Fixture, orderly: bool) -> None:
+    """``procsched run … | head -1``: as other programs end by SIGPIPE, but runs that execute may finish."""
+    path = write(f"""
+        import time
+        from pathlib import Path
+        begun = Path(__file__).with_name("begun")
+
+        @job(FixedDelay("10ms"))
+        def loud(): begun.exists() and print("a line")
+
+        @job(After(0), id="long")
+        def long():
+            begun.touch()
+            while not ({orderly} and current_run().should_stop()): time.sleep(0.01)
+    """)
+    command = [sys.executable, "-m", "procsched", "run", str(path), "--workers", "2"]
+    command += [] if orderly else ["--grace", "10ms"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None and program.stderr is not None
+        assert program.stdout.readline() == "a line\n"
+        program.stdout.close()
+        words = program.stderr.read()
+    assert program.returncode == (141 if orderly else 1), words
+    assert "stopping (nobody reads stdout any more)" in words
+    assert re.search(r"long +#1 +" + ("succeeded" if orderly else "aborted"), words)
+    assert words.count("Traceback") <= 3  # those that printed in the meantime
