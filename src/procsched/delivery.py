@@ -43,8 +43,9 @@ class Delivery:
 
     def start(self) -> None:
         if self._threaded and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
+            thread.start()
+            self._thread = thread  # one that could not be started can be tried again
 
     def is_current(self) -> bool:
         """Whether the caller is this thread."""

@@ -305,25 +305,31 @@ class Engine(Life):
 
     def submit(self, payload: Any) -> RunFuture:
         """A call for now: one append, without a lock."""
-        if not self.admits:
-            self._knock()
         call = Call(self, payload, self.clock.monotonic_ns(), next(self._calls))
         try:
+            if not self.admits:
+                self._knock(call)
             self.settling.open.add(call)
+            if not self.admits:
+                self.gate.arrived(call)
             self.timetable.queues.arrive(call)
             if not self.admits:
                 self._look_back(call)
-        except KeyboardInterrupt:
-            self._interrupt()
+        except BaseException as error:
+            self.gate.left(call)
+            if not isinstance(error, Exception):
+                self._interrupt()
             raise
         self.mailbox.nudge()
         return call
 
-    def _knock(self) -> None:
+    def _knock(self, run: Run) -> None:
         """For a call: starts the engine, and waits at the gate. Raises what `check_open` and `Gate.enter` do."""
         self.check_open()
         self.start()
-        self.gate.enter()
+        if self.gate.bounded:
+            self.gate.enter(run)
+            run.due = run.expected = run.noticed = self.clock.monotonic_ns()  # it may have waited there
 
     def _look_back(self, run: Run) -> None:
         """The end may have begun while this call came in: either that has seen it, or it is refused."""
@@ -338,17 +344,21 @@ class Engine(Life):
     @_mended
     def submit_at(self, payload: Any, when: int, timebase: Timebase) -> RunFuture:
         """A call for an instant of a timebase."""
-        self._knock()
-        now = self.now()
-        wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
-        call = Call(self, payload, now.mono, next(self._calls))
-        call.planned_wall = wall
-        with self.lock:
-            if self.stopping.begun or self.failure is not None:
-                self.gate.release()
-                self.check_open()
-            self.settling.open.add(call)
-            self.timetable.submit(call, now, when=when, timebase=timebase)
+        call = Call(self, payload, 0, next(self._calls))
+        try:
+            self._knock(call)
+            now = self.now()
+            call.due = call.expected = call.noticed = now.mono
+            call.planned_wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
+            with self.lock:
+                if self.stopping.begun or self.failure is not None:
+                    self.check_open()
+                self.settling.open.add(call)
+                self.gate.arrived(call)
+                self.timetable.submit(call, now, when=when, timebase=timebase)
+        except BaseException:
+            self.gate.left(call)
+            raise
         self.mailbox.nudge()
         return call
 
@@ -392,6 +402,7 @@ class Engine(Life):
             changes = repair(self.timetable, self.roster.holding(), now)
         self.settling.note(changes, now)
         self.settling.find_forgotten(now)
+        self.gate.recount(lambda: [run for run in self.settling.open.copy() if run.row is None])
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class Life:
         self.started = False
         self._thread: threading.Thread | None = None
         self._start_lock = threading.RLock()
+        self._pool_is_open = False
         self.admits = False
         """Whether calls can come in without being looked at: started, not closing, well, and with no bound. Cleared
         *before* whatever ends that looks for calls for the last time."""
@@ -114,15 +115,22 @@ class Life:
             use_clock = getattr(self.pool, "use_clock", None)
             if use_clock is not None:
                 use_clock(self.clock)
-            self.pool.open(self.settings, self.announcer.chatter)
+            if not self._pool_is_open:  # a start that failed halfway, for want of threads, can be tried again
+                self.pool.open(self.settings, self.announcer.chatter)
+                self._pool_is_open = True
+                self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
             self.staff.hire()
-            self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
             self.delivery.start()
             self.announcer.start()
             if self.threaded:
                 self.mailbox.reader = 0  # nobody yet: what is asked from now on waits for the thread
-                self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
+                try:
+                    thread.start()
+                except BaseException:
+                    self.mailbox.reader = None
+                    raise
+                self._thread = thread
             self.started = True
             self.admits = not self.gate.bounded and not self.stopping.begun
 
@@ -136,7 +144,10 @@ class Life:
             if not self.started:
                 self.stopping.begun = True
                 self.gate.close()
-                self._say_ended()
+                if self._pool_is_open:  # its start was tried, and failed halfway
+                    self.wind_up()
+                else:
+                    self._say_ended()
                 return
         self.stopping.ask(cancel_calls=cancel_calls, timeout=timeout, only_jobs=only_jobs)
         if wait and not self.is_own_thread():

@@ -358,13 +358,15 @@ class Settling:
         if row.notes is None:
             return
         with engine.lock:
-            self.followed.discard(row)
-            waiters, row.notes.waiters = row.notes.waiters, []
-            series = row.notes.readers()
+            waiters, series = row.notes.waiters, row.notes.readers()
         if waiters:
-            engine.delivery.put(Settlement(waiters, Outcome.CANCELLED, None, None, engine.pool.decode))
+            engine.delivery.put(Settlement([*waiters], Outcome.CANCELLED, None, None, engine.pool.decode))
         for reader in series:
             engine.delivery.put(reader.end)  # behind the results that are still to come
+        # Only now, so that an error on the way here leaves it to `fail_all`; to be told twice does no harm.
+        with engine.lock:
+            row.notes.waiters = []
+            self.followed.discard(row)
 
     def find_forgotten(self, now: Now) -> None:
         """After an interrupted change: what it had ended, or taken out of the table, without getting to say so."""
@@ -425,5 +427,8 @@ class Settling:
                 self._end(run, Outcome.ABORTED, line, None, error)
             else:
                 self._end_unstarted(run, Outcome.CANCELLED, now, error)
-        for row in rows:
+        for row in {
+            *rows,
+            *self.followed,
+        }:  # those of jobs that were replaced or cancelled in this turn are among these
             self.job_over(row)

@@ -198,6 +198,7 @@ def test_priority_order_is_asked_for() -> None:
     assert [run.row.id for run in driver.at(5).take(10) if run.row] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.case("B108")
 def test_a_thousand_jobs_due_together_go_first_come_first_served() -> None:
     """Ties are served in the order of arrival, and what they carry is never compared."""
     driver = Driver()
@@ -279,6 +280,7 @@ def test_max_instances_bounds_how_many_overlap() -> None:
 
 
 @pytest.mark.parametrize("missed", list(Missed))
+@pytest.mark.case("B76")
 def test_an_id_never_overlaps_across_generations(missed: Missed) -> None:
     """A replaced job's run executes until 13: the new generation's slot of 10 waits for it, late, not missed."""
     driver = Driver()
@@ -389,6 +391,7 @@ def test_a_due_slot_leaves_a_record_when_its_job_is_cancelled() -> None:
     assert driver.table.cancel(driver.add(rate(initial_delay=1)), driver.now).cancelled == []
 
 
+@pytest.mark.case("B104")
 def test_cancelling_lets_go_of_function_and_arguments() -> None:
     """The row keeps no payload."""
     driver = Driver()
@@ -408,6 +411,7 @@ def test_a_run_in_a_workers_hands_is_named_for_taking_back() -> None:
 
 
 @pytest.mark.parametrize("count", [100_000])
+@pytest.mark.case("B104")
 def test_the_heap_stays_small_however_much_is_cancelled(count: int) -> None:
     """A hundred thousand times schedule and cancel, beside ten jobs that stay: the heap holds a few dozen entries."""
     driver = Driver()
@@ -811,6 +815,7 @@ def test_a_schedule_that_raises_at_once_registers_nothing() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1, -2, 24 * 365, -8 * 365 * 24])
+@pytest.mark.case("B66", "B67")
 def test_a_step_of_the_wall_clock_moves_no_interval(hours: int) -> None:
     """Monotonic jobs and delayed calls go on as if nothing had happened."""
     driver = Driver()

@@ -75,6 +75,7 @@ def test_cancel_of_a_run_that_a_worker_holds(one: ProcessScheduler) -> None:
     assert prevented > 50 and one.wait(30)
 
 
+@pytest.mark.case("B80")
 def test_a_run_executing_is_never_killed(one: ProcessScheduler, stage: Stage) -> None:
     """It finishes and is recorded; cancel tells that further runs were prevented, or that nothing was."""
     recurring = one.schedule(stage.hold, FixedRate("1h"), args=stage.at)
@@ -103,6 +104,7 @@ def test_cancel_frees_function_and_arguments(one: ProcessScheduler) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "replace", "reschedule"])
+@pytest.mark.case("B80")
 def test_what_waits_for_a_worker_is_prevented(one: ProcessScheduler, stage: Stage, verb: str) -> None:
     """Due, behind a run that executes: it never starts."""
     one.submit(stage.hold, *stage.at)
@@ -138,6 +140,7 @@ def test_a_calls_cancel_races_with_its_start(one: ProcessScheduler) -> None:
     assert (stats.cancelled, stats.succeeded, stats.executing) == (cancelled, 501 - cancelled, 0)
 
 
+@pytest.mark.case("B85")
 def test_threads_change_everything_at_once(make: Make) -> None:
     """Schedule, cancel, pause, resume, run_now and list from many threads: no error, and the laws hold."""
     scheduler = make(workers=2)

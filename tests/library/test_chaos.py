@@ -219,6 +219,7 @@ def _fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.case("B62")
 def test_chaos(tmp_path: Path, eventually: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """Every run starts at most once per attempt, none after its cancel(), and ends once; nothing stays."""
     caplog.set_level(logging.CRITICAL, "procsched")

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import cloudpickle
+import pytest
 
 from procsched.pool.api import Died, Ended, Started, Voided
 from procsched.pool.channel import FUNCTIONS_KEPT
@@ -129,6 +130,7 @@ def test_an_armed_order_can_be_taken_back(driver: Any) -> None:
     assert driver.value(driver.expression("lambda: 2")) == 2
 
 
+@pytest.mark.case("B06")
 def test_a_stopped_worker_holds_nobody_up(driver: Any) -> None:
     """A megabyte for a pipe nobody reads: the offer returns, the rest follows when there is room."""
     driver.open()

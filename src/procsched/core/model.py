@@ -117,7 +117,7 @@ class Place(enum.IntEnum):
     TIMER = 1
     """In a timer heap, not yet due."""
     READY = 2
-    """In the ready heap: due, waiting for a worker."""
+    """In the ready queue: due, waiting for a worker."""
     HELD = 3
     """Due, waiting on its row for a hand of `max_instances`."""
     OFFERED = 4
@@ -224,7 +224,7 @@ class JobRow:
         self.entry = 0
         """Sequence number of the one valid heap entry; 0: none."""
         self.arrival = 0
-        """Its key in the ready heap, kept for coming back under it."""
+        """Its key in the ready queue, kept for coming back under it."""
         self.in_wall = False
         self.due = 0
         """Monotonic instant at which the slot became due (the first unserved one)."""

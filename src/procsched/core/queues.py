@@ -116,7 +116,7 @@ class Queues:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:
-        """Moves what has become due to the ready heap."""
+        """Moves what has become due to the ready queue."""
         self.sweep()
         while (entry := self._mono.pop_due(now.mono)) is not None:
             self._became_due(self._item(entry), entry[0], now)

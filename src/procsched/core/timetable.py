@@ -6,7 +6,7 @@ Theory of operation
 1. ``jobs`` maps an id to the row of its living job. A row that isn't in it is history: its runs finish, and change
    nothing.
 2. A job's next slot, and a run that waits, have one entry in one heap (`Queues`).
-3. ``promote`` moves what has become due to the ready heap. ``take`` turns the first ready entries into runs for a
+3. ``promote`` moves what has become due to the ready queue. ``take`` turns the first ready entries into runs for a
    worker, and decides there, when a run could be handed over, what becomes of missed slots. ``put_back`` undoes a
    take. ``settle`` ends an attempt, and plans the next slot.
 4. An id never has more than ``max_instances`` runs in hand, over all its generations (`Hands`).
@@ -206,7 +206,7 @@ class Timetable(Planning):
     # -- runs: the loop -------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:
-        """Moves what has become due to the ready heap, and notices steps of the wall clock."""
+        """Moves what has become due to the ready queue, and notices steps of the wall clock."""
         if self.queues.wall_was_set_back(now):
             self.jobs.epoch += 1
             for row in self.queues.wall_rows():

@@ -158,7 +158,13 @@ class Listener:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._stopping = False
         self._thread = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no thread left
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            raise
 
     def add(self, ear: Ear) -> None:
         """Listen to it."""

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import select
@@ -114,16 +115,23 @@ class ProcessPool:
         assert not self._opened, "a pool is opened once"
         self._settings = settings
         self._spares = Spares(settings.spares, self._start_spare, self._after)
-        self._waiter = Waiter()
-        reader, writer = os.pipe()
-        self._wake_read, self._wake_write = above_standard(reader), above_standard(writer)
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self._waiter.add(self._wake_read, self._woken)
-        self._oom = OomCounter()
-        self._listener = Listener(settings.name, chatter)
-        self._reaper = Reaper(settings.name)
-        self._starter = Starter(settings.name, self._arrived)
+        with (
+            contextlib.ExitStack() as undo
+        ):  # for want of descriptors or threads it may stop halfway, and be tried again
+            self._waiter = Waiter()
+            undo.callback(self._waiter.close)
+            self._wake_read, self._wake_write = map(above_standard, os.pipe())
+            undo.callback(self._close_wake_up)
+            os.set_blocking(self._wake_read, False)
+            os.set_blocking(self._wake_write, False)
+            self._waiter.add(self._wake_read, self._woken)
+            self._oom = OomCounter()
+            self._listener = Listener(settings.name, chatter)
+            undo.callback(self._listener.stop, 1.0)
+            self._reaper = Reaper(settings.name)
+            undo.callback(self._reaper.stop, 1.0)
+            self._starter = Starter(settings.name, self._arrived)
+            undo.pop_all()
         self._opened = True
         _open_pools.add(self)
 
@@ -229,9 +237,7 @@ class ProcessPool:
         self._listener.stop(max(0.1, until - time.monotonic()))
         with self._wake_lock:
             self._waiter.close()
-            for fd in (self._wake_read, self._wake_write):
-                os.close(fd)
-            self._wake_read = self._wake_write = -1
+            self._close_wake_up()
         drop_bodies(self._events)
         self._slots, self._events, self._timers = {}, [], []
         self._closed = True
@@ -380,6 +386,11 @@ class ProcessPool:
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
+
+    def _close_wake_up(self) -> None:
+        for fd in (self._wake_read, self._wake_write):
+            os.close(fd)
+        self._wake_read = self._wake_write = -1
 
     def _become_inert(self) -> None:
         """In a forked copy of the parent: the descriptors are shared with the original, so nothing is done to them."""
