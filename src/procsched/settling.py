@@ -253,9 +253,9 @@ class Settling:
         futures = run.followers
         if run.future is not None:
             futures = [run.future, *futures]
-        run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        run.followers = []  # now: an error in between mustn't make them forgotten
         if outcome is not Outcome.SUCCEEDED or engine.announcer.minds_successes:
             engine.dispatcher.announce(events.RunEnded, line)
         self._let_go(run)
@@ -317,13 +317,14 @@ class Settling:
         if row.notes is None:
             return
         with engine.lock:
-            self.followed.discard(row)
-            waiters, row.notes.waiters = row.notes.waiters, []
-            series = row.notes.readers()
+            waiters, series = row.notes.waiters, row.notes.readers()
         if waiters:
             engine.delivery.put(Settlement(waiters, Outcome.CANCELLED, None, None, engine.pool.decode))
         for reader in series:
             engine.delivery.put(reader.end)  # behind the results that are still to come
+        with engine.lock:  # now that they are told: an error in between mustn't make them forgotten
+            self.followed.discard(row)
+            row.notes.waiters = []
 
     def find_forgotten(self, now: Now) -> None:
         """After an interrupted change: what it had ended, or taken out of the table, without getting to say so."""
@@ -369,20 +370,34 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
-            rows = list(engine.timetable.jobs.values())
+            rows = list(dict.fromkeys([*engine.timetable.jobs.values(), *self.followed]))
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:
                 waiting += row.live
             runs.update(dict.fromkeys(run for run in waiting + engine.roster.holding() if run.place is not Place.DONE))
-        for run in runs:
-            run.place = Place.DONE
-            if run.started:
-                line = engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
-                with engine.lock:
-                    engine.ledger.end(run, Outcome.ABORTED, line)
-                self._end(run, Outcome.ABORTED, line, None, error)
-            else:
-                self._end_unstarted(run, Outcome.CANCELLED, now, error)
-        for row in rows:
-            self.job_over(row)
+        failed: BaseException | None = None
+        for deed, item in [*((self._fail, run) for run in runs), *((self._fail_job, row) for row in rows)]:
+            try:
+                deed(item, now, error)
+            except BaseException as reason:  # whatever is wrong with that one, the others are told
+                failed = reason
+        with engine.lock:
+            engine.ledger.close()
+        if failed is not None:
+            raise failed
+
+    def _fail(self, run: Any, now: Now, error: BaseException) -> None:
+        if run.payload is None:
+            return  # it has been told already
+        run.place = Place.DONE
+        if run.started:
+            line = self._engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
+            with self._engine.lock:
+                self._engine.ledger.end(run, Outcome.ABORTED, line)
+            self._end(run, Outcome.ABORTED, line, None, error)
+        else:
+            self._end_unstarted(run, Outcome.CANCELLED, now, error)
+
+    def _fail_job(self, row: Any, now: Now, error: BaseException) -> None:
+        self.job_over(row)
