@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,10 @@ class Announcer:
 
     def _run(self) -> None:
         while (news := self._news.get()) is not None:
-            self._tell_all(news)
+            try:
+                self._tell_all(news)
+            except BaseException:  # a log handler raised, and at the complaint about it: news go on
+                pass
             del news  # or the last ones would live until the next
 
     def _tell_all(self, news: list[Any] | tuple[Any]) -> None:
@@ -135,26 +139,26 @@ class Announcer:
                 else:
                     self._tell(item)
             except Exception:
-                _log.exception("an event couldn't be told; please report this")
+                _surely(_log.exception, "an event couldn't be told; please report this")
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            _log.warning("subscribers are slower than the scheduler: %d events were dropped", dropped)
+            _surely(_log.warning, "subscribers are slower than the scheduler: %d events were dropped", dropped)
 
     def _tell(self, item: Any) -> None:
         if isinstance(item, tuple):
             kind, *fields = item
             if isinstance(kind, partial):
-                kind()  # a line for the log
+                _surely(kind)  # a line for the log
                 return
             if not fields:
                 event = kind()  # one that takes its time to make
             else:
                 event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
         elif isinstance(item, RemoteLog):
-            log.log_remote(item)
+            _surely(log.log_remote, item)
             return
         elif isinstance(item, RemoteDropped):
-            log.log_dropped(item)
+            _surely(log.log_dropped, item)
             return
         elif isinstance(item, RemoteProgress):
             event = RunProgress(item.job_id, item.number, item.fraction, item.message)
@@ -165,13 +169,13 @@ class Announcer:
     def _tell_of_run(self, event: Event, logged: bool) -> None:
         """By far most events: the log isn't even asked where it wants none."""
         if logged:
-            log.log_event(event)
+            _surely(log.log_event, event)
         for callback, types in self._subscribers:
             if isinstance(event, types):
                 try:
                     callback(event)
                 except BaseException:  # sys.exit() too: others have their news to come
-                    _log.exception("a subscriber raised at %s", type(event).__name__)
+                    _surely(_log.exception, "a subscriber raised at %s", type(event).__name__)
 
     def minds_jobs(self) -> bool:
         """Whether anybody wants to hear of jobs that come and go. Any thread."""
@@ -185,3 +189,12 @@ class Announcer:
     def wants(self, kind: type) -> bool:
         """Whether anybody subscribed to this type of event. Any thread."""
         return any(issubclass(kind, types) for _callback, types in self._subscribers)
+
+
+def _surely(write: Callable[..., object], *args: object) -> None:
+    """A line for the log. A handler of the program's that raises must not keep news from anybody."""
+    try:
+        write(*args)
+    except Exception:
+        if logging.raiseExceptions:  # as `logging` itself does it
+            traceback.print_exc()

@@ -62,8 +62,8 @@ class Delivery:
 
     def send(self) -> None:
         if self._given:
-            given, self._given = self._given, []
-            self._deeds.put(partial(hand_out, given, self._pool.decode))
+            self._deeds.put(partial(hand_out, self._given, self._pool.decode))
+            self._given = []  # now: an error in between mustn't make them forgotten
 
     def flush(self) -> bool:
         """Without a thread: does what is there, on the calling one. True if there was something."""
@@ -73,7 +73,10 @@ class Delivery:
             deed = self._deeds.get()
             if deed is not None:
                 did = True
-                self._do(deed)
+                try:
+                    self._do(deed)
+                except BaseException:
+                    self._do_quietly(deed)
         return did
 
     def stop(self, timeout: float | None = None) -> None:
@@ -88,34 +91,55 @@ class Delivery:
 
     def _run(self) -> None:
         while (deed := self._deeds.get()) is not None:
-            self._do(deed)
+            try:
+                self._do(deed)
+            except BaseException:  # memory is gone, or a log handler raised: once more, and then the next ones
+                self._do_quietly(deed)
             del deed  # or the last result would live until the next one
 
     def _do(self, deed: Callable[[], object]) -> None:
         try:
             deed()
         except BaseException:
+            self._do_quietly(deed)  # it goes on where it stopped; who has been told isn't told again
             _log.exception("a Future's callback raised, or a result couldn't be delivered")
+
+    def _do_quietly(self, deed: Callable[[], object]) -> None:
+        try:
+            deed()
+        except BaseException:
+            pass
 
 
 def hand_out(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
     """Gives Futures their values, in order; those that need no thought many at a time."""
     done: list[tuple[RunFuture, object]] = []
+    future: RunFuture | None = None
     given.reverse()
-    while given:
-        future, body = given.pop()  # one that is done isn't kept until all are
-        if body is None:
-            done.append((future, None))
-            continue
-        if type(body) is not bytes or len(body) > _TINY:
-            _finish_all(done)  # nobody waits for what may take its time
-            done = []
-        try:
-            done.append((future, decode(Outcome.SUCCEEDED, body)))
-        except BaseException as reason:  # a value that pickles but doesn't unpickle
-            Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
-        del future, body
-    _finish_all(done)
+    try:
+        while given:
+            future, body = given.pop()  # one that is done isn't kept until all are
+            if body is None:
+                done.append((future, None))
+                continue
+            if type(body) is not bytes or len(body) > _TINY:
+                _finish_all(done)  # nobody waits for what may take its time
+                done = []
+            try:
+                done.append((future, decode(Outcome.SUCCEEDED, body)))
+            except BaseException as reason:  # a value that pickles but doesn't unpickle
+                Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
+            del body
+            future = None
+        _finish_all(done)
+    except BaseException as reason:  # no memory: whoever is left learns that his value is lost
+        for other, value in done:
+            settle(other, value, None)
+        lost = unreadable(reason)
+        for other in [*([future] if future is not None else ()), *(pair[0] for pair in reversed(given))]:
+            settle(other, None, lost)
+        given.clear()
+        raise
 
 
 def _finish_all(done: list[tuple[RunFuture, object]]) -> None:
@@ -136,6 +160,8 @@ def settle(future: SlimFuture, value: object, error: BaseException | None) -> No
     try:
         finish(future, value, error)
     except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
+        if not future.done():
+            raise
         _log.exception("a Future's callback raised")
 
 
@@ -173,8 +199,8 @@ class Settlement:
             else:
                 if self.outcome is Outcome.FAILED and isinstance(value, BaseException):
                     error, value = value, None
-        self.body = None
         for future in self.futures:
             settle(future, value, error)
         del future  # an error's traceback keeps this frame
         self.futures = []
+        self.body = None

@@ -112,11 +112,12 @@ class JobNotes:
         """At hand-over, under the lock: who looks on at this run, those of earlier hand-overs included."""
         followers = list(run.followers)
         if not run.started:
-            waiters, self.waiters = self.waiters, []
-            followers += [waiter for waiter in waiters if not waiter.cancelled()]
+            followers += [waiter for waiter in self.waiters if not waiter.cancelled()]
         if self.series:
             served = {id(follower.series) for follower in followers if isinstance(follower, Expected)}
             followers += [series.expect() for series in self.readers() if id(series) not in served]
+        if not run.started:
+            self.waiters = []
         return followers
 
     def add(self, line: Line) -> None:
@@ -193,6 +194,14 @@ class Ledger:
             if run.row.notes is None:
                 run.row.notes = JobNotes()
             run.row.notes.add(line)
+
+    def close(self) -> None:
+        """The loop has died, perhaps between two lines of an account. Nothing executes any more; a run that was counted
+        with its own end and again with the scheduler's counts once."""
+        surplus = self.ended - self.started
+        if surplus > 0:
+            self.counts[Outcome.ABORTED] -= min(surplus, self.counts[Outcome.ABORTED])
+        self.started = self.ended
 
     def check_valid(self) -> None:
         assert self.started >= self.ended, "a run ended that had never started"

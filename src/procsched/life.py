@@ -38,6 +38,8 @@ _log = logging.getLogger("procsched.scheduler")
 LAST_WORDS = 5.0
 """Seconds at the end for a user's callback that doesn't return, and for workers that don't die."""
 
+_BAD_END = "scheduler %r: its end didn't go well; please report this"
+
 
 class Life:
     """The engine's threads and states. Law: once there was a loop, ``stopping.ended`` is set, whatever ends it."""
@@ -170,20 +172,33 @@ class Life:
             while not self.stopping.finished():
                 self.dispatcher.turn()
         except BaseException as error:
-            self.break_down(error)
+            try:  # what must happen at the end is tried twice: memory may be short for a moment
+                self.break_down(error)
+            except BaseException:
+                self.break_down(error)
         finally:
-            self.wind_up()
+            try:
+                self.wind_up()
+            except BaseException as error:
+                self.failure = self.failure or error
+                self.wind_up()
 
     def break_down(self, error: BaseException) -> None:
         """The loop can't go on: loudly, with everybody who waits released."""
         if isinstance(error, PoolUnusable):
             first_line = str(error).partition("\n")[0]  # the traceback that follows was logged with the first failure
-            _log.critical("scheduler %r: %s", self.name, first_line)
+            complaint = partial(_log.critical, "scheduler %r: %s", self.name, first_line)
         else:
-            _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
+            complaint = partial(
+                _log.critical, "scheduler %r: its loop died; please report this", self.name, exc_info=error
+            )
             wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
             wrapped.__cause__ = error
             error = wrapped
+        try:
+            complaint()
+        except BaseException:  # a handler of the program's raised: that mustn't keep anybody waiting
+            pass
         self.failure = error
         self.admits = False
         self.gate.close()
@@ -210,7 +225,11 @@ class Life:
                 act()
             except BaseException as error:
                 self.failure = self.failure or error
-                _log.critical("scheduler %r: its end didn't go well; please report this", self.name, exc_info=True)
+                for deed in (partial(_log.critical, _BAD_END, self.name, exc_info=True), act):
+                    try:
+                        deed()  # the act once more: doing it again does no harm
+                    except BaseException:  # the others are to happen all the same
+                        pass
         self._say_ended()
 
     def _say_ended(self) -> None:

@@ -294,9 +294,9 @@ class Settling:
         futures = run.followers
         if run.future is not None:
             futures = [run.future, *futures]
-        run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        run.followers = []  # now: an error in between mustn't make them forgotten
         if outcome is not Outcome.SUCCEEDED or engine.announcer.minds_successes:
             engine.dispatcher.announce(events.RunEnded, line)
         self._let_go(run)
@@ -412,23 +412,34 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
-            rows = engine.timetable.jobs.rows()
+            rows = list(dict.fromkeys([*engine.timetable.jobs.rows(), *self.followed]))
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:
                 waiting += row.live
             runs.update(dict.fromkeys(run for run in waiting + engine.roster.holding() if run.place is not Place.DONE))
-        for run in runs:
-            run.place = Place.DONE
-            if run.started:
-                line = engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
-                with engine.lock:
-                    engine.ledger.end(run, Outcome.ABORTED, line)
-                self._end(run, Outcome.ABORTED, line, None, error)
-            else:
-                self._end_unstarted(run, Outcome.CANCELLED, now, error)
-        for row in {
-            *rows,
-            *self.followed,
-        }:  # those of jobs that were replaced or cancelled in this turn are among these
-            self.job_over(row)
+        failed: BaseException | None = None
+        for deed, item in [*((self._fail, run) for run in runs), *((self._fail_job, row) for row in rows)]:
+            try:
+                deed(item, now, error)
+            except BaseException as reason:  # whatever is wrong with that one, the others are told
+                failed = reason
+        with engine.lock:
+            engine.ledger.close()
+        if failed is not None:
+            raise failed
+
+    def _fail(self, run: Any, now: Now, error: BaseException) -> None:
+        if run.payload is None:
+            return  # it has been told already
+        run.place = Place.DONE
+        if run.started:
+            line = self._engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
+            with self._engine.lock:
+                self._engine.ledger.end(run, Outcome.ABORTED, line)
+            self._end(run, Outcome.ABORTED, line, None, error)
+        else:
+            self._end_unstarted(run, Outcome.CANCELLED, now, error)
+
+    def _fail_job(self, row: Any, now: Now, error: BaseException) -> None:
+        self.job_over(row)
