@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -41,24 +43,62 @@ _NUMBERS = itertools.count()
 class Probe:
     """A job that does nothing, again and again: it must go on whatever happens beside it."""
 
-    LONGEST_GAP = 1.0  # seconds between two starts, its delay aside
+    LONGEST_GAP = 1.0  # seconds between two starts, beyond its delay and what the machine did to a thread that sleeps
 
     def __init__(self, scheduler: ProcessScheduler) -> None:
         self.job: Job = scheduler.schedule(abs, FixedDelay("50ms"), args=(1,), id="probe")
+        self._over = threading.Event()
+        self._machine = 0.0
+        self._thread = threading.Thread(target=self._feel_the_machine)
+        self._thread.start()
+
+    def _feel_the_machine(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(0.01):
+            now = time.monotonic()
+            self._machine, before = max(self._machine, now - before), now
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
 
     def check(self) -> None:
         """It ran, always well, and was never held up."""
-        records = self.job.history
+        self.stop()
+        records = [record for record in self.job.history if record.outcome is not Outcome.CANCELLED]
         assert records and {record.outcome for record in records} == {Outcome.SUCCEEDED}
         starts = [record.started.timestamp() for record in records if record.started is not None]
         gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
-        assert max(gaps, default=0) < self.LONGEST_GAP + 0.05, gaps
+        assert max(gaps, default=0) < self.LONGEST_GAP + 0.05 + self._machine, gaps
 
 
 @pytest.fixture
-def probe() -> Callable[[ProcessScheduler], Probe]:
+def probe() -> Iterator[Callable[[ProcessScheduler], Probe]]:
     """Begin to feel: ``felt = probe(scheduler)`` … ``felt.check()``."""
-    return Probe
+    made: list[Probe] = []
+
+    def begin(scheduler: ProcessScheduler) -> Probe:
+        made.append(Probe(scheduler))
+        return made[-1]
+
+    yield begin
+    for begun in made:
+        begun.stop()
+
+
+@pytest.fixture
+def asleep(eventually: Any) -> Callable[[ProcessScheduler], None]:
+    """Wait until the loop makes no turn for a fifth of a second."""
+
+    def check(scheduler: ProcessScheduler) -> None:
+        def stands_still() -> bool:
+            turn = scheduler._engine.dispatcher.last_turn
+            time.sleep(0.2)
+            return scheduler._engine.dispatcher.last_turn == turn
+
+        eventually(stands_still, 5)
+
+    return check
 
 
 @pytest.fixture

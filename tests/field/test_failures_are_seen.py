@@ -192,6 +192,25 @@ def test_printed_lines_of_many_workers_are_whole(program: Any, tmp_path: Path, t
     assert sorted(text.splitlines()) == [f"{w} {n:03} " + str(w) * 200 for w in range(6) for n in range(500)]
 
 
+@pytest.mark.case("B93", "B95")
+def test_the_last_words_of_a_dying_run(program: Any) -> None:
+    """What it printed and logged just before its worker died has arrived."""
+    done = program(
+        """
+        import logging
+        logging.basicConfig(format="%(message)s")
+        def die():
+            print("printed")
+            logging.getLogger("mine").warning("logged")
+            os.kill(os.getpid(), 9)
+        with ProcessScheduler(workers=1) as s:
+            s.schedule(die, After(0)).wait()
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "printed\n")
+    assert "logged" in done.stderr.splitlines()
+
+
 @pytest.mark.case("B89", "B92")
 def test_health_shows_what_an_outsider_needs(one: ProcessScheduler, stage: Any, up: Any, eventually: Any) -> None:
     """The age of the loop's last turn, what is due and waits, and how many workers are up."""

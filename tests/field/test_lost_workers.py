@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -65,6 +66,7 @@ def test_hard_exits_without_end_are_one_failed_run_each(make: Make, probe: Any, 
     started: list[Any] = []
     scheduler.subscribe(started.append, WorkerStarted, WorkerLost)
     felt = probe(scheduler)
+    began = time.monotonic()
     job = scheduler.schedule(os._exit, FixedDelay("1ms"), args=(3,))
     assert not job.wait(2)
     job.cancel()
@@ -73,7 +75,7 @@ def test_hard_exits_without_end_are_one_failed_run_each(make: Make, probe: Any, 
     ends = [(run.outcome, run.error and run.error.exitcode) for run in job.history]
     assert set(ends) - {(Outcome.CANCELLED, None)} == {(Outcome.CRASHED, 3)}
     lost = [event for event in started if isinstance(event, WorkerLost)]
-    assert len(lost) == job.stats.crashed and 3 <= len(lost) <= 6 + 5 * 4
+    assert len(lost) == job.stats.crashed and 3 <= len(lost) <= 6 + 5 * (time.monotonic() - began + 1)
     assert {event.exitcode for event in lost} == {3}
     account(scheduler)
 
@@ -89,7 +91,8 @@ def test_deaths_in_the_midst_of_large_messages_hold_up_nobody(make: Make, accoun
         futures[kill * 5].exception(30)  # somewhere in the stream
         pid = scheduler.workers()[kill % 3].pid
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # of the last kill, not replaced yet
+                os.kill(pid, signal.SIGKILL)
     ends = [future.exception(30) for future in futures]
     assert {type(end) for end in ends} <= {type(None), WorkerCrashed} and len(ends) == 80
     assert scheduler.submit(megabytes, 5).result(30) == megabytes(5)
@@ -168,7 +171,8 @@ def test_the_command_line_outlives_its_workers(start: Any, write: Any, tmp_path:
     program.wait_for("succeeded")
     victims = [child.pid for child in psutil.Process(program.process.pid).children() if _is_worker(child)]
     for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     program.wait_for("SIGKILL", times=len(victims))
     seen = program.stderr.count("succeeded")
     program.wait_for("succeeded", times=seen + 3)

@@ -16,14 +16,16 @@ from procsched import After, FixedDelay, Outcome, ProcessScheduler
 Make = Callable[..., ProcessScheduler]
 
 
-def touch_and_sleep(path: str, seconds: float) -> str:
-    """By value."""
+def touch_and_work(path: str, until_asked: bool) -> None:
+    """By value: until it is asked to stop, or for good."""
     import time
     from pathlib import Path
 
+    from procsched import current_run
+
     Path(path).touch()
-    time.sleep(seconds)
-    return "done"
+    while not (until_asked and current_run().should_stop()):
+        time.sleep(0.01)
 
 
 @pytest.mark.case("B37")
@@ -51,8 +53,8 @@ def test_a_timeout_of_the_shutdown_ends_only_what_hangs(
     two: ProcessScheduler, tmp_path: Path, caplog: Any, eventually: Any
 ) -> None:
     """What ends in time completes; what doesn't is ended, recorded as aborted, and named."""
-    quick = two.schedule(touch_and_sleep, After(0), args=(str(tmp_path / "quick"), 0.3), id="quick")
-    hung = two.schedule(touch_and_sleep, After(0), args=(str(tmp_path / "hung"), 1000), id="hung")
+    quick = two.schedule(touch_and_work, After(0), args=(str(tmp_path / "quick"), True), id="quick")
+    hung = two.schedule(touch_and_work, After(0), args=(str(tmp_path / "hung"), False), id="hung")
     eventually(lambda: len(list(tmp_path.iterdir())) == 2)
     two.shutdown(timeout=1)
     assert quick.last is not None and quick.last.outcome is Outcome.SUCCEEDED
