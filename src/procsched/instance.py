@@ -7,10 +7,15 @@ went. Workers don't inherit it, and a forked copy of the parent lets go of it.
 from __future__ import annotations
 
 import os
+import stat
 
 from procsched.errors import AlreadyRunning
+from procsched.spool import above_standard
 
 __all__ = ["InstanceLock"]
+
+MOST_DIGITS = 32
+"""More bytes than a process id has; of what is found in the file, no more is looked at."""
 
 
 class InstanceLock:
@@ -18,19 +23,25 @@ class InstanceLock:
 
     Raises:
         AlreadyRunning: Somebody else holds it.
-        OSError: The file can't be opened.
+        OSError: The file can't be opened, or isn't one to lock: see `_check`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         import fcntl
 
         self.path = os.fspath(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd: int | None = os.open(self.path, flags, 0o600)
+        # O_NONBLOCK: a device or a named pipe that lies there must not keep us waiting
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._fd: int | None = above_standard(os.open(self.path, flags, 0o600))
+        try:
+            _check(self._fd, self.path)
+        except OSError:
+            self._close()
+            raise
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            holder = os.pread(self._fd, MOST_DIGITS, 0).decode("ascii", "replace").strip()
             self._close()
             raise AlreadyRunning(
                 f"another scheduler{f' (process {holder})' if holder.isdigit() else ''} holds {self.path}; "
@@ -53,3 +64,20 @@ class InstanceLock:
     def forget(self) -> None:
         """In a forked copy: close the descriptor, whose lock belongs to the parent too."""
         self._close()
+
+
+def _check(fd: int, path: str) -> None:
+    """What lies at the path must be a lock file of ours: it is going to be written to.
+
+    A mistyped path would cost its owner a file. And whoever made the file can hold its lock: in a directory that
+    everybody may write to, another user could keep us from running. (Who owns the directory could do that anyway.)
+    """
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(f"{path} can't be a lock file: it isn't a regular file")
+    if about.st_nlink != 1:
+        raise OSError(f"{path} can't be a lock file: it has {about.st_nlink} names")
+    if about.st_uid not in (os.geteuid(), os.stat(os.path.dirname(path) or os.curdir).st_uid):
+        raise OSError(f"{path} can't be a lock file: it belongs to another user (uid {about.st_uid})")
+    if os.pread(fd, MOST_DIGITS, 0).strip(b"0123456789\n"):
+        raise OSError(f"{path} can't be a lock file: it has a content that isn't the id of a process")

@@ -36,6 +36,7 @@ IN_MEMORY_LIMIT = 1 << 20
 """Up to here the parent keeps the parts in memory: a descriptor per scheduled job would be the scarcer good."""
 MOST_FILES = 256
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB - 4 KiB per call
+_CLOEXEC, _SEALABLE = getattr(os, "MFD_CLOEXEC", 1), getattr(os, "MFD_ALLOW_SEALING", 2)
 
 _files: set[int] = set()  # descriptors held by Spooled objects; add and discard are atomic, so __del__ needs no lock
 _budget = 0
@@ -60,7 +61,7 @@ def anonymous_file(name: str = "procsched") -> int:
     create = getattr(os, "memfd_create", None)
     if create is not None:
         try:
-            return above_standard(int(create(name, getattr(os, "MFD_CLOEXEC", 1))))
+            return above_standard(int(create(name, _CLOEXEC | _SEALABLE)))
         except OSError as error:
             import errno
 
@@ -166,11 +167,16 @@ class Spooled:
 
     @classmethod
     def adopt(cls, fd: int, size: int) -> Spooled:
-        """Take over a descriptor that another process sent; beyond the budget its content, and the file is let go."""
-        if os.fstat(fd).st_size < size:  # mapped beyond its end it would be a SIGBUS for whoever looks
+        """Take over a descriptor that another process sent.
+
+        Its content, and the file is let go, beyond the budget, or where the sender could still cut it short: mapped
+        beyond its end it would be a SIGBUS for whoever looks.
+        """
+        lasting = _seal(fd)
+        if os.fstat(fd).st_size < size:
             os.close(fd)
             raise EOFError(f"a spool file is shorter than announced ({size} bytes)")
-        if len(_files) < _file_budget():
+        if lasting and len(_files) < _file_budget():
             return cls(size, fd)
         try:
             return cls(size, content=bytes(read_all(fd, size)))
@@ -220,6 +226,17 @@ class Spooled:
     def __repr__(self) -> str:
         where = f"fd {self._fd}" if self._fd >= 0 else "closed" if self._content is None else "in memory"
         return f"<Spooled {self.size} bytes, {where}>"
+
+
+def _seal(fd: int) -> bool:
+    """Have the kernel refuse to shorten the file, from now on; whether it does."""
+    import fcntl
+
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    except (AttributeError, OSError):  # not a memory file, or one that its maker has closed to us
+        return False
+    return True
 
 
 def _filled(parts: Iterable[bytes | bytearray | memoryview], size: int) -> int:

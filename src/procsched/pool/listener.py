@@ -10,7 +10,7 @@ import selectors
 import threading
 import traceback
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from procsched.spool import above_standard
 from procsched.wire import (
@@ -36,6 +36,7 @@ __all__ = ["Ear", "Listener"]
 
 LOGS_KEPT = 50
 _READ = 1 << 16
+_M = TypeVar("_M", RemoteLog, RemoteProgress, RemoteDropped)
 _PARTS_LIMIT = 1 << 20  # of one message; a worker cuts its texts far below
 
 
@@ -130,18 +131,32 @@ class Ear:
             kind, *fields = plain_loads(data)
             if kind == SAY_LOG:
                 ticket, *rest = fields
-                record = RemoteLog(self.slot, pid, *rest)
+                record = _shaped(RemoteLog(self.slot, pid, *rest))
                 if ticket != self._logs_of:
                     self._logs_of = ticket
                     self._logs.clear()
                 self._logs.append(f"{record.logger}: {record.text}")
                 self._heard.append(record)
             elif kind == SAY_PROGRESS:
-                self._heard.append(RemoteProgress(self.slot, *fields))
+                self._heard.append(_shaped(RemoteProgress(self.slot, *fields)))
             elif kind == SAY_DROPPED:
-                self._heard.append(RemoteDropped(self.slot, *fields))
+                self._heard.append(_shaped(RemoteDropped(self.slot, *fields)))
         except Exception:  # not what our side sends
             self._heard.append(RemoteDropped(self.slot, 1))
+
+
+_SHAPES: dict[type, tuple[type, ...]] = {
+    RemoteLog: (int, int, str, int, str, int, str, float, str, int, str),
+    RemoteProgress: (int, int, str, int, float, str),
+    RemoteDropped: (int, int),
+}
+
+
+def _shaped(message: _M) -> _M:
+    """The message, if its fields are what whoever it is told to may count on; `TypeError` else."""
+    if tuple(map(type, message)) != _SHAPES[type(message)]:
+        raise TypeError(f"not what a worker says: {message!r:.200}")
+    return message
 
 
 class Listener:

@@ -110,5 +110,5 @@ class Reports:
         # The descriptor went into the passage before the report into the outbox, so it is there.
         try:
             return Spooled.adopt(self._ends.take_file(), size)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, MemoryError) as error:
             raise BrokenReports(f"a spooled value didn't come: {error}") from error
