@@ -246,6 +246,8 @@ class Offering:
             if single and not idle:
                 continue
             self.take_back(slot, now)
+            if idle and self._timetable.queues.ready:
+                again = now.mono  # who is free has been served in this turn: nothing else would wake the loop for it
             if (current := slot.current) is not None:  # it has been claimed, so it executes
                 slot.tried = current.ticket
                 if current.place is Place.OFFERED:

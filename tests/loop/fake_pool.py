@@ -27,6 +27,8 @@ class Worker:
         self.current: tuple[Any, ...] | None = None
         self.started = 0
         self.up = False
+        self.owes = 0
+        """Withdrawals that it hasn't acknowledged: it can't while it executes."""
 
 
 class FakePool:
@@ -87,8 +89,14 @@ class FakePool:
         tickets = [order[0] for order in worker.orders]
         worker.orders.clear()
         if tickets:
-            self._ready.append(Voided(slot))
+            self._acknowledge(slot, worker)
         return tickets
+
+    def _acknowledge(self, slot: int, worker: Worker) -> None:
+        if worker.current is None:
+            self._ready.append(Voided(slot))
+        else:
+            worker.owes += 1
 
     def retract(self, slot: int, ticket: int) -> bool:
         self._step()
@@ -97,7 +105,7 @@ class FakePool:
         if len(kept) == len(worker.orders):
             return False
         worker.orders = deque(kept)
-        self._ready.append(Voided(slot))
+        self._acknowledge(slot, worker)
         return True
 
     def ask_stop(self, slot: int, ticket: int) -> None: ...
@@ -172,6 +180,8 @@ class FakePool:
                 success = not self._fails(order[8], order[4])
                 self._ready.append(Ended(slot, order[0], success, worker.started, end, 0, 0, 0, None, False))
                 worker.current, free_since = None, end
+                self._ready += [Voided(slot)] * worker.owes
+                worker.owes = 0
             if not worker.orders or worker.orders[0][2] > now:
                 return
             order = worker.orders.popleft()

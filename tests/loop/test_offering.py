@@ -82,3 +82,20 @@ def test_shutdown_takes_back_what_a_worker_has_not_claimed() -> None:
     assert [future.cancelled() for future in futures] == [False] + [True] * 9
     assert futures[0].done()
     bench.scheduler.shutdown()
+
+
+def test_what_waits_behind_a_run_that_overstays_goes_elsewhere() -> None:
+    """At once, to the worker that is idle, although nothing else happens that would wake the loop."""
+    bench = Bench(2, {"": MS // 100})
+    for _ in range(30):  # so that it is known to be quick, and goes in batches
+        bench.scheduler.submit(work)
+        bench.turn_for(1)
+    latest = bench.pool.executed[-1][1]
+    bench.pool._duration_of = lambda job_id, number: 500 * MS if number == latest + 3 else MS // 100
+    for _ in range(40):
+        bench.scheduler.submit(work)
+    bench.turn_for(5)
+    assert len(bench.executed) == 30 + 40
+    assert bench.engine.roster[0].owes  # it executes: it could not have acknowledged that it lost the others
+    bench.turn_for(500)
+    bench.scheduler.shutdown(timeout=0)
