@@ -6,9 +6,9 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from driving import SECOND, WALL, Driver
+from driving import MONO, SECOND, WALL, Driver
 
-from procsched.core.model import JobOptions, JobRow, JobState, Missed, Outcome, Place, ReadyOrder, Run, Timebase
+from procsched.core.model import JobOptions, JobRow, JobState, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase
 from procsched.core.retry import Retry
 from procsched.core.schedules import After, At, FixedDelay, FixedRate, Schedule
 from procsched.core.slots import ScheduleFailed
@@ -998,3 +998,21 @@ def test_exhaustive_small_worlds_keep_the_order_of_calls() -> None:
                 (run,) = driver.take()
             out.append(run)
         assert out == calls
+
+
+def test_a_crowd_that_is_due_at_once_comes_in_turns() -> None:
+    """So that no turn of the loop takes long; in the order of their due times; and nothing is left out."""
+    driver = Driver()
+    for number in range(5_000):
+        row = JobRow(f"job-{number}", After(10 + (4_999 - number) / 1000), object(), JobOptions())
+        driver.table.add(row, driver.now)
+    driver.now = Now(MONO + 60 * SECOND, driver.now.wall)
+    driver.table.promote(driver.now)
+    assert 0 < driver.table.queues.ready < 5_000
+    wakeup = driver.table.queues.next_wakeup(driver.now)
+    assert wakeup is not None and wakeup <= driver.now.mono, "the loop would sleep over the rest"
+    taken = driver.take(5_000)
+    while driver.table.queues.timers or driver.table.queues.ready:
+        driver.table.promote(driver.now)
+        taken += driver.take(5_000)
+    assert [run.row.id for run in taken if run.row] == [f"job-{number}" for number in reversed(range(5_000))]

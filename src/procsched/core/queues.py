@@ -28,6 +28,8 @@ WALL_LOOK = 30_000_000_000
 """While a calendar entry waits, the wall clock is looked at this often, so that a step of it, or a resume of the
 machine, is noticed in time. cron looks once a minute; monotonic waits alone would sleep through."""
 
+_AT_ONCE = 2000
+"""Entries that become due in one turn: about 10 ms. A million jobs may be due at the same instant."""
 _MANY = 64
 """Below this many a sweep costs less than thinking about it."""
 
@@ -116,12 +118,20 @@ class Queues:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:
-        """Moves what has become due to the ready queue."""
+        """Moves what has become due to the ready queue: so much that nobody waits long, the rest in further turns.
+
+        They come in the order in which they became due, which is that of the ready queue; but where priority comes
+        first, all must be there.
+        """
         self.sweep()
-        while (entry := self._mono.pop_due(now.mono)) is not None:
+        room = _AT_ONCE if not self._by_priority else 1 << 62
+        while room and (entry := self._mono.pop_due(now.mono)) is not None:
             self._became_due(self._item(entry), entry[0], now)
-        while (entry := self._wall.pop_due(now.wall)) is not None:
+            room -= 1
+        room = max(room, _AT_ONCE // 2)
+        while room and (entry := self._wall.pop_due(now.wall)) is not None:
             self._became_due(self._item(entry), now.mono - (now.wall - entry[0]), now)
+            room -= 1
 
     def _became_due(self, item: JobRow | Run, due: int, now: Now) -> None:
         item.due = due
