@@ -89,8 +89,8 @@ def tables(plan: Plan) -> list[Table]:
     sides.append(Side(f"APScheduler, {JOBS:,} jobs", apscheduler, {"seconds": seconds}))
     table = Table((f"idle for {seconds:g} s", "wake-ups", "of the parent's busiest thread", "CPU ms", "processes"))
     table.note = (
-        "Voluntary context switches and CPU time of all processes and threads. All sides were watched at the same time, "
-        "after each had warmed up. procsched looks at the wall clock every 30 s while a calendar job waits."
+        "Voluntary context switches and CPU time of all processes and threads. All sides were watched at the same "
+        "time, after each had warmed up. procsched looks at the wall clock every 30 s while a calendar job waits."
     )
     for name, value in together(sides).items():
         if isinstance(value, Failed):
