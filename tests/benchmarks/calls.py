@@ -71,8 +71,8 @@ def _table(how: str, sides: list[Side], targets: dict[str, float], plan: Plan, c
     found = in_turn(sides, plan.rounds)
     table = Table((f"{how}", "calls", "calls/s", "CPU µs/call", "procsched against it", "target"))
     table.note = (
-        "CPU is that of the parent alone. `bare pipes` is no executor: a parent that writes tickets and reads reports of "
-        "two children that do nothing else."
+        "CPU is that of the parent alone. `bare pipes` is no executor: a parent that writes tickets and reads "
+        "reports of two children that do nothing else."
         if how == "in order"
         else "`multiprocessing.Pool` has results of its own, and is asked for each of them."
     )

@@ -2,9 +2,9 @@
 
 ``driver ──python harness.py module:function '{"count": 60000}'──► child``, which prints its figures as a line of JSON.
 
-Every round of every side has an interpreter of its own, so that no side pays for the heap, the threads or the processes
-that another one has left. The sides take turns (A B A B …), since a machine that is busy now may be idle a minute later;
-a ratio is that of neighbours in one round, and the median over the rounds is shown.
+Every round of every side has an interpreter of its own, so that no side pays for the heap, the threads or the
+processes that another one has left. The sides take turns (A B A B …), since a machine that is busy now may be idle a
+minute later; a ratio is that of neighbours in one round, and the median over the rounds is shown.
 """
 
 from __future__ import annotations
@@ -16,16 +16,35 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import psutil
 
-__all__ = ["Failed", "Plan", "Side", "Table", "apart", "figure", "in_turn", "medians", "quantile", "ratio"]
+__all__ = [
+    "Failed",
+    "Plan",
+    "Side",
+    "Table",
+    "apart",
+    "end_with_descendants",
+    "figure",
+    "in_turn",
+    "medians",
+    "progress",
+    "quantile",
+    "ratio",
+    "start_apart",
+    "together",
+]
 
-BOUND = 900.0
+ANSWER = "answer: "
+BOUND = 400.0
 """Seconds that a child may take before it counts as hanging."""
+GRACE = 15.0
+"""Seconds that it may take to end once it has answered."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,19 +105,36 @@ class Table:
 
 def apart(function: Callable[..., Any], arguments: dict[str, Any] | None = None, bound: float = BOUND) -> Any:
     """Call it in a fresh interpreter; `Failed` when that is impossible."""
-    with start_apart(function, arguments) as child:
-        try:
-            out, _ = child.communicate(timeout=bound)
-        except subprocess.TimeoutExpired:
-            end_with_descendants(child)
-            return Failed(f"hangs (over {bound:.0f} s)")
-        except BaseException:
-            end_with_descendants(child)
-            raise
+    return _answer(start_apart(function, arguments), bound)
+
+
+def together(sides: Iterable[Side]) -> dict[str, Any]:
+    """All at the same time, for what takes long and does nothing. By name of the side, its figures or `Failed`."""
+    children = {side.name: start_apart(side.function, side.arguments) for side in sides}
+    progress(f"at once: {', '.join(children)}")
+    return {name: _answer(child, BOUND) for name, child in children.items()}
+
+
+def _answer(child: subprocess.Popen[str], bound: float) -> Any:
+    timer = threading.Timer(bound, end_with_descendants, [child])
+    timer.start()
     try:
-        answer = json.loads(out.splitlines()[-1])
-    except (IndexError, ValueError):
-        return Failed(f"died with status {child.returncode}")
+        assert child.stdout is not None
+        line = next((line for line in child.stdout if line.startswith(ANSWER)), None)
+        late = not timer.is_alive()
+        try:
+            child.wait(GRACE if line else 0.5)
+        except subprocess.TimeoutExpired:  # some peers hang in their own end
+            end_with_descendants(child)
+    except BaseException:
+        end_with_descendants(child)
+        raise
+    finally:
+        timer.cancel()
+        child.stdout.close()  # type: ignore[union-attr]
+    if line is None:
+        return Failed(f"hangs (over {bound:.0f} s)" if late else f"died with status {child.returncode}")
+    answer = json.loads(line.removeprefix(ANSWER))
     return Failed(**answer["failed"]) if "failed" in answer else answer["figures"]
 
 
@@ -115,7 +151,10 @@ def start_apart(
 
 def end_with_descendants(child: subprocess.Popen[str]) -> None:
     """Kill it, and the workers that it would leave behind."""
-    family = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+    try:
+        family = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
     for process in family:
         try:
             process.kill()
@@ -183,4 +222,4 @@ def _child(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     answer = _child(sys.argv[1], json.loads(sys.argv[2]))
-    print(json.dumps(answer), flush=True)
+    print(ANSWER + json.dumps(answer), flush=True)

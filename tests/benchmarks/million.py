@@ -40,7 +40,7 @@ def rest(jobs: int) -> dict[str, float]:
 
 
 def stops(jobs: int) -> dict[str, float]:
-    """The worst lateness of a 1 kHz job, ms, and the worst age of the loop under runs, while the heap fills and empties."""
+    """Worst waits for the loop of a 1 kHz job, and its worst age under runs, ms, while the heap fills and empties."""
     with observed() as (scheduler, _witness):
         late: list[float] = []
 

@@ -42,9 +42,9 @@ def tables(plan: Plan) -> list[Table]:
     sides = [Side(name, ours_or_peer, {"name": name, "bursts": plan.size(40, 2)}) for name in names]
     table = Table(("last start of the others, ms after the long run's", "p50", "p99", "worst", "target"))
     table.note = (
-        f"Bursts of {BURST} calls to two idle workers, one of which takes {LONG * 1000:.0f} ms and was not to be told from "
-        "the others. The peers hand over one call at a time, or nearly, and so have nothing to take back; that is what "
-        "they pay for with their rate of calls."
+        f"Bursts of {BURST} calls to two idle workers, one of which takes {LONG * 1000:.0f} ms and was not to be told "
+        "from the others. The peers hand over one call at a time, or nearly, and so have nothing to take back; that is "
+        "what they pay for with their rate of calls."
     )
     for name, values in in_turn(sides, plan.rounds).items():
         if isinstance(values, Failed):

@@ -33,14 +33,16 @@ class Witness:
     def __init__(self) -> None:
         self.events = 0
         self.ends = 0
-        self.lateness: list[float] = []
+        self.lateness: dict[str, list[float]] = {}
+        """Seconds, by job, of those that were entered here."""
 
     def __call__(self, event: Event) -> None:
         self.events += 1
         if type(event) is RunEnded:
             self.ends += 1
-            if event.record.lateness is not None:
-                self.lateness.append(event.record.lateness)
+            record = event.record
+            if record.lateness is not None and record.job_id in self.lateness:
+                self.lateness[record.job_id].append(record.lateness)
 
 
 @contextmanager

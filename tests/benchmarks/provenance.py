@@ -1,4 +1,4 @@
-"""Where figures come from: machine, versions, command, and how busy the machine was with other things. In the driver."""
+"""Where figures come from: machine, versions, command, and how busy others kept the machine. In the driver."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def line(command: str, noise: Noise, seconds: float) -> str:
     """One line under each subject's tables."""
     share, load = noise.share(), os.getloadavg()[0]
     return (
-        f"*`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {seconds:.0f} s; procsched {_version()}; other programs "
-        f"used {share:.0%} of the machine meanwhile, load average {load:.1f}.*"
+        f"*`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {seconds:.0f} s; procsched {_version()}; "
+        f"other programs used {share:.0%} of the machine meanwhile, load average {load:.1f}.*"
     )
 
 

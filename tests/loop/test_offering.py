@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from fake_pool import FakePool
 
-from procsched import After, FixedRate, ProcessScheduler
+from procsched import After, FixedRate, Missed, ProcessScheduler
 from procsched.testing import FakeClock, ManualScheduler
 
 MS = 1_000_000
@@ -98,4 +99,17 @@ def test_what_waits_behind_a_run_that_overstays_goes_elsewhere() -> None:
     assert len(bench.executed) == 30 + 40
     assert bench.engine.roster[0].owes  # it executes: it could not have acknowledged that it lost the others
     bench.turn_for(500)
+    bench.scheduler.shutdown(timeout=0)
+
+
+@pytest.mark.parametrize("missed", [Missed.COALESCE, Missed.CATCH_UP])
+def test_jobs_that_want_too_much_get_equal_shares(missed: Missed) -> None:
+    """Twelve jobs of 200 ms, due every 100 ms, on two workers: equal within two runs, and no time is lost."""
+    names = [f"job {number}" for number in range(12)]
+    bench = Bench(2, dict.fromkeys(names, 200 * MS))
+    jobs = [bench.scheduler.schedule(work, FixedRate("100ms", missed=missed), id=name) for name in names]
+    bench.turn_for(30_000, most=10_000)
+    runs = [job.stats.runs for job in jobs]
+    assert max(runs) - min(runs) <= 2
+    assert sum(runs) >= 0.98 * 2 * 30 / 0.2
     bench.scheduler.shutdown(timeout=0)
