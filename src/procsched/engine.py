@@ -318,6 +318,7 @@ class Engine(Life):
         except BaseException as error:
             self.gate.left(call)
             if not isinstance(error, Exception):
+                self.settling.cut_short.add(call)
                 self._interrupt()
             raise
         self.mailbox.nudge()
@@ -358,6 +359,7 @@ class Engine(Life):
                 self.timetable.submit(call, now, when=when, timebase=timebase)
         except BaseException:
             self.gate.left(call)
+            self.settling.cut_short.add(call)
             raise
         self.mailbox.nudge()
         return call

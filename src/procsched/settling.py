@@ -40,6 +40,9 @@ class Settling:
         """Runs that have started, or that somebody waits for, until they have been told their end. Between two places
         a run is in neither: an error in the loop at that moment mustn't make it forgotten."""
 
+        self.cut_short: set[Run] = set()
+        """Calls whose submit was interrupted: on the books, and perhaps in no queue."""
+
         self.followed: set[JobRow] = set()
         """Jobs whose end somebody wants to be told of."""
 
@@ -371,11 +374,14 @@ class Settling:
     def find_forgotten(self, now: Now) -> None:
         """After an interrupted change: what it had ended, or taken out of the table, without getting to say so."""
         engine, changes = self._engine, Changes()
+        cut_short = self.cut_short.copy()
         with engine.lock:
             jobs = engine.timetable.jobs
             alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
             alive.update(engine.roster.holding(), *(row.live for row in jobs.rows()))
             for run in sorted(self.open - alive, key=lambda run: run.number):
+                if run.row is None and run.place is Place.POSTED and run not in cut_short:
+                    continue  # its thread is just about to put it into the queue
                 if run.started:
                     changes.ended.append(run)
                 elif run.planned is not None and run.row is not None and jobs.is_living(run.row):
@@ -383,6 +389,7 @@ class Settling:
                 else:
                     changes.cancelled.append(run)
             over = [row for row in self.followed if not jobs.is_living(row)]
+        self.cut_short -= cut_short
         self.note(changes, now)
         for row in over:
             self.job_over(row)

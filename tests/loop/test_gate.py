@@ -42,3 +42,23 @@ def test_an_interrupted_call_keeps_no_place(deed: str) -> None:
         scheduler.shutdown()
         step += 1
     assert step > 20
+
+
+def test_a_call_on_its_way_in_is_not_taken_for_a_forgotten_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop mends the books, after an interrupt elsewhere, at the very moment between two steps of a submit."""
+    scheduler = ManualScheduler(workers=1)
+    scheduler.submit(int)
+    scheduler.tick()
+    queues = scheduler._engine.timetable.queues
+    arrive = type(queues).arrive
+
+    def mend_first(self: Any, run: Any) -> None:
+        scheduler._engine.mend(scheduler._engine.now())
+        arrive(self, run)
+
+    monkeypatch.setattr(type(queues), "arrive", mend_first)
+    future = scheduler.submit(abs, -1)
+    monkeypatch.undo()
+    scheduler.tick()
+    assert future.result(0) == 1
+    scheduler.shutdown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ class Starter:
         self._thread.join(timeout)
 
     def _work(self) -> None:
+        # A fresh interpreter answers them with a traceback, or dies; so they wait until the worker has its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         while (tenant := self._asked.get()) is not None:
             tenant.launch()
             self._arrived(tenant)
