@@ -33,7 +33,7 @@ class ScriptedPool(FakePool):
         self.injector = injector
         self.slept_for_ever = False
 
-    def poll(self, timeout: float | None) -> list[Any]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Any]:
         self.injector.paused = True
         try:
             now = self._clock.monotonic_ns()
