@@ -26,21 +26,21 @@ def fail_on(*numbers: int) -> None:
 
 
 @pytest.mark.case("B88")
-def test_a_job_goes_on_after_its_failures(one: ProcessScheduler, probe: Any, caplog: Any) -> None:
+def test_a_job_goes_on_after_its_failures(two: ProcessScheduler, probe: Any, caplog: Any) -> None:
     """Runs 3 and 4 raise: both are told, and run 5 comes one delay later; others don't notice."""
-    felt = probe(one)
-    job = one.schedule(fail_on, FixedDelay("20ms").times(6), args=(3, 4), id="moody")
+    felt = probe(two)
+    job = two.schedule(fail_on, FixedDelay("20ms").times(6), args=(3, 4), id="moody")
     assert job.wait(30)
     assert "".join(run.outcome.name[0] for run in job.history) == "SSFFSS"
     fourth, fifth = job.history[3:5]
     assert (fifth.planned - fourth.finished).total_seconds() == pytest.approx(0.02, abs=0.001)
-    one.shutdown()
+    two.shutdown()
     assert [n for n in range(1, 7) if f"moody #{n} failed" in caplog.text] == [3, 4]
     felt.check()
 
 
 @pytest.mark.case("B89")
-def test_hostile_objects_do_not_reach_the_loop(one: ProcessScheduler, probe: Any) -> None:
+def test_hostile_objects_do_not_reach_the_loop(two: ProcessScheduler, probe: Any) -> None:
     """Values and errors whose every special method raises a BaseException: whatever they break, it isn't the loop."""
 
     def hostile(raises: bool) -> Any:
@@ -55,13 +55,13 @@ def test_hostile_objects_do_not_reach_the_loop(one: ProcessScheduler, probe: Any
             raise Hostile
         return Hostile()
 
-    felt = probe(one)
-    ends = [one.submit(hostile, raises) for raises in (True, False, True)]
+    felt = probe(two)
+    ends = [two.submit(hostile, raises) for raises in (True, False, True)]
     for end in ends:
         end.exception(30)
-    job = one.schedule(hostile, FixedDelay("5ms").times(3), args=(True,))
+    job = two.schedule(hostile, FixedDelay("5ms").times(3), args=(True,))
     assert job.wait(30) and {run.outcome for run in job.history} == {Outcome.FAILED}
-    assert one.health().ok
+    assert two.health().ok
     felt.check()
 
 

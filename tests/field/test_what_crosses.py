@@ -63,10 +63,10 @@ def nested(raises: bool) -> Any:
 
 @pytest.mark.case("B17")
 @pytest.mark.parametrize("kind", ["TwoWords", "KeywordOnly", "AsksItsArgument"])
-def test_an_exception_that_cannot_be_rebuilt(one: ProcessScheduler, probe: Any, kind: str) -> None:
+def test_an_exception_that_cannot_be_rebuilt(two: ProcessScheduler, probe: Any, kind: str) -> None:
     """Its type's name, message and traceback arrive, by the Future and in the record; nobody else notices."""
-    felt = probe(one)
-    job = one.schedule(raise_odd, FixedDelay("20ms").times(2), args=(kind,))
+    felt = probe(two)
+    job = two.schedule(raise_odd, FixedDelay("20ms").times(2), args=(kind,))
     error = job.next_future().exception(30)
     assert isinstance(error, RemoteError) and kind in str(error)
     assert job.wait(30)
