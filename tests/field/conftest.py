@@ -69,9 +69,7 @@ class Probe:
         assert records and {record.outcome for record in records} == {Outcome.SUCCEEDED}
         starts = [record.started.timestamp() for record in records if record.started is not None]
         gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
-        crowd = max(
-            1.0, os.getloadavg()[0] / (os.cpu_count() or 1)
-        )  # workers share the cores with whoever else is here
+        crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others share the cores
         assert max(gaps, default=0) < self.LONGEST_GAP * crowd + 0.05 + self._machine, gaps
 
 
