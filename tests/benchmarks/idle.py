@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -54,7 +53,7 @@ def _watch(seconds: float) -> dict[str, float]:
     return {
         "all": sum(woken.values()),
         "busiest thread of the parent": max((woken[t] for t in own if t in woken), default=0),
-        "cpu": (_cpu(processes) - cpu) * 1000,
+        "cpu": max(0.0, _cpu(processes) - cpu) * 1000,
         "processes": len(processes),
         "seconds": seconds,
     }
@@ -64,9 +63,9 @@ def _switches(processes: list[psutil.Process]) -> dict[int, int]:
     """Voluntary context switches, by thread."""
     found = {}
     for process in processes:
-        for name in os.listdir(f"/proc/{process.pid}/task"):
-            text = Path(f"/proc/{process.pid}/task/{name}/status").read_text()
-            found[int(name)] = int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+        for status in Path(f"/proc/{process.pid}/task").glob("*/status"):  # none: loky's idle workers go home
+            text = status.read_text()
+            found[int(status.parent.name)] = int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
     return found
 
 
@@ -90,7 +89,8 @@ def tables(plan: Plan) -> list[Table]:
     table = Table((f"idle for {seconds:g} s", "wake-ups", "of the parent's busiest thread", "CPU ms", "processes"))
     table.note = (
         "Voluntary context switches and CPU time of all processes and threads. All sides were watched at the same "
-        "time, after each had warmed up. procsched looks at the wall clock every 30 s while a calendar job waits."
+        "time, after each had warmed up. procsched looks at the wall clock every 30 s while a calendar job waits. "
+        "loky's workers end after some seconds of idling, and boot again with the next call."
     )
     for name, value in together(sides).items():
         if isinstance(value, Failed):

@@ -38,12 +38,9 @@ def hold(path: str, how: str) -> None:
     time.sleep(60)
 
 
-def parent(name: str, how: str, path: str, delay: float) -> None:
+def parent(name: str, how: str, path: str) -> None:
     """Comes to the moment at which the driver kills it."""
     if how == "booting":
-        from multiprocessing import get_context
-
-        assert get_context is not None  # imports are no part of the boot
         with EXECUTORS[name]():
             time.sleep(60)
     with EXECUTORS[name]() as executor:
@@ -63,7 +60,7 @@ def killed(name: str, how: str, delay: float = 0.0) -> float | None:
     """Seconds until all is gone; None: not within the bound."""
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
-        given = {"name": name, "how": how, "path": os.path.join(folder, "there"), "delay": delay}
+        given = {"name": name, "how": how, "path": os.path.join(folder, "there")}
         child = start_apart(parent, given, **{MARK: mark})
         with child:
             assert child.stdout is not None
