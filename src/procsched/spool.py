@@ -60,7 +60,8 @@ def anonymous_file(name: str = "procsched") -> int:
     create = getattr(os, "memfd_create", None)
     if create is not None:
         try:
-            return above_standard(int(create(name, getattr(os, "MFD_CLOEXEC", 1))))
+            fd = int(create(name, getattr(os, "MFD_CLOEXEC", 1)))
+            return fd if fd > 2 else above_standard(fd)
         except OSError as error:
             import errno
 

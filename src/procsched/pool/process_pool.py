@@ -205,9 +205,9 @@ class ProcessPool:
 
     def close(self, deadline: float) -> None:
         """End everything; takes ``deadline`` seconds at most. The events of these ends are dropped."""
-        if not self._opened or self._closing:
+        if not self._opened or self._closed:
             return
-        self._closing = True
+        self._closing = True  # a close that failed in the middle can be tried again
         until = time.monotonic() + deadline
         self._spares.stop()
         everyone = [*self._slots.values(), *self._spares]
@@ -222,9 +222,10 @@ class ProcessPool:
         self._listener.stop(max(0.1, until - time.monotonic()))
         with self._wake_lock:
             self._waiter.close()
-            for fd in (self._wake_read, self._wake_write):
-                os.close(fd)
-            self._wake_read = self._wake_write = -1
+            ends, self._wake_read, self._wake_write = (self._wake_read, self._wake_write), -1, -1
+            for fd in ends:
+                if fd >= 0:
+                    os.close(fd)
         drop_bodies(self._events)
         self._slots, self._events, self._timers = {}, [], []
         self._closed = True
@@ -378,7 +379,7 @@ class ProcessPool:
         """In a forked copy of the parent: the descriptors are shared with the original, so nothing is done to them."""
         self._wake_lock = threading.RLock()
         self._wake_write = -1
-        self._closing = True
+        self._closing = self._closed = True
 
 
 def _print_stack(stack: str) -> None:

@@ -33,6 +33,18 @@ class Starter:
         self._thread.join(timeout)
 
     def _work(self) -> None:
-        while (tenant := self._asked.get()) is not None:
-            tenant.launch()
-            self._arrived(tenant)
+        while True:
+            try:
+                tenant = self._asked.get()
+            except MemoryError:
+                continue
+            if tenant is None:
+                return
+            try:
+                tenant.launch()
+            except BaseException as error:  # no memory: it has failed, and is told as such
+                tenant.error = f"it could not be started: {type(error).__name__}: {error}"
+            try:
+                self._arrived(tenant)
+            except BaseException:
+                self._arrived(tenant)  # a tenant that never arrives is a slot without a worker, for ever
