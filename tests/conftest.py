@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-workers", default="1,2", help="sizes of pools to torment, such as 1,2,8,64")
     group.addoption("--chaos-seed", type=int, default=None, help="repeat the choices of an earlier run")
     group.addoption("--chaos-deaths", type=int, default=15, help="random moments at which the parent is killed")
-    group.addoption("--chaos-faults", type=int, default=150, help="faults injected per scenario, spread over its steps")
+    group.addoption("--chaos-faults", type=int, default=100, help="faults injected per scenario, spread over its steps")
     group.addoption("--chaos-runs", type=int, default=20_000, help="runs of the soak; 1000000 for the long one")
 
 

@@ -134,7 +134,9 @@ class Life:
                     raise
                 self._thread = thread
             self.started = True
-            self.admits = not self.gate.bounded and not self.stopping.begun
+            self.admits = not self.gate.bounded
+            if self.stopping.begun or self.failure is not None:  # looked at last: the loop may have died already
+                self.admits = False
 
     def shutdown(
         self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False

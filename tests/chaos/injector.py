@@ -72,6 +72,8 @@ class Injector:
                 return
         elif event == "call" and frame.f_back is not None:
             caller, callee = frame.f_back, frame.f_code.co_name
+            if callee in ("__exit__", "close"):  # if closing fails, nothing can be said about what stays open
+                return
         else:
             return
         file = caller.f_code.co_filename

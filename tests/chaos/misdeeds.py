@@ -13,7 +13,7 @@ from typing import Any
 
 from procsched import current_run
 
-__all__ = ["KINDS", "INTENTS", "act", "ready"]
+__all__ = ["INTENTS", "KINDS", "act", "chat", "hang", "leave", "ready"]
 
 INTENTS = {
     "value": "SUCCEEDED",
@@ -86,3 +86,21 @@ def act(path: str, name: str, kind: str, _burden: bytes = b"") -> Any:
     if kind == "close":
         os.closerange(0, 4096)
     return answer
+
+
+def hang() -> None:
+    """Until it is ended."""
+    time.sleep(100)
+
+
+def leave() -> None:
+    """Takes its worker along."""
+    os._exit(3)
+
+
+def chat(burden: bytes) -> bytes:
+    """Logs a line and gives back what it was given."""
+    import logging
+
+    logging.getLogger("procsched.chat").warning("something to hear")
+    return burden

@@ -220,9 +220,9 @@ class ProcessPool:
 
     def close(self, deadline: float) -> None:
         """End everything; takes ``deadline`` seconds at most. The events of these ends are dropped."""
-        if not self._opened or self._closing:
+        if not self._opened or self._closed:
             return
-        self._closing = True
+        self._closing = True  # a close that failed in the middle can be tried again
         until = time.monotonic() + deadline
         self._spares.stop()
         everyone = [*self._slots.values(), *self._spares]
@@ -388,15 +388,16 @@ class ProcessPool:
             heapq.heappop(self._timers)[2]()
 
     def _close_wake_up(self) -> None:
-        for fd in (self._wake_read, self._wake_write):
-            os.close(fd)
-        self._wake_read = self._wake_write = -1
+        ends, self._wake_read, self._wake_write = (self._wake_read, self._wake_write), -1, -1
+        for fd in ends:
+            if fd >= 0:
+                os.close(fd)
 
     def _become_inert(self) -> None:
         """In a forked copy of the parent: the descriptors are shared with the original, so nothing is done to them."""
         self._wake_lock = threading.RLock()
         self._wake_write = -1
-        self._closing = True
+        self._closing = self._closed = True
 
 
 def _print_stack(stack: str) -> None:
