@@ -113,33 +113,38 @@ class Delivery:
 
 def hand_out(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
     """Gives Futures their values, in order; those that need no thought many at a time."""
-    done: list[tuple[RunFuture, object]] = []
-    future: RunFuture | None = None
     given.reverse()
+    while given:
+        _hand_out_simple(given, decode)
+        if given:  # one that needs thought, by itself
+            future, body = given[-1]
+            Settlement([future], Outcome.SUCCEEDED, body, None, decode)()
+            given.pop()
+            del future, body  # one that is done isn't kept until all are
+
+
+def _hand_out_simple(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
+    """From the end of the list, as far as it goes: nobody waits for a value that may take its time, or is broken."""
+    done: list[tuple[RunFuture, object]] = []
+    value: object
     try:
         while given:
-            future, body = given.pop()  # one that is done isn't kept until all are
+            future, body = given[-1]
             if body is None:
-                done.append((future, None))
-                continue
-            if type(body) is not bytes or len(body) > _TINY:
-                _finish_all(done)  # nobody waits for what may take its time
-                done = []
-            try:
-                done.append((future, decode(Outcome.SUCCEEDED, body)))
-            except BaseException as reason:  # a value that pickles but doesn't unpickle
-                Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
-            del body
-            future = None
+                value = None
+            elif type(body) is bytes and len(body) <= _TINY:
+                try:
+                    value = decode(Outcome.SUCCEEDED, body)
+                except BaseException:
+                    break
+            else:
+                break
+            done.append((future, value))
+            given.pop()
         _finish_all(done)
-    except BaseException as reason:  # no memory: whoever is left learns that his value is lost
-        for other, value in done:
-            settle(other, value, None)
-        lost = unreadable(reason)
-        for other in [*([future] if future is not None else ()), *(pair[0] for pair in reversed(given))]:
-            settle(other, None, lost)
-        given.clear()
-        raise
+    except BaseException:  # no memory for many at a time
+        for future, value in done:
+            settle(future, value, None)
 
 
 def _finish_all(done: list[tuple[RunFuture, object]]) -> None:

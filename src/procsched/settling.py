@@ -197,8 +197,9 @@ class Settling:
                 future._run = None
                 give(future, event.body)
             if run.followers:
-                followers, run.followers = run.followers, []
-                engine.delivery.put(Settlement(followers, Outcome.SUCCEEDED, event.body, None, engine.pool.decode))
+                told = Settlement([*run.followers], Outcome.SUCCEEDED, event.body, None, engine.pool.decode)
+                engine.delivery.put(told)
+                run.followers = []  # now: an error in between mustn't make them forgotten
             run.future = run.payload = run.estimate = run.notes = None
             forget(run)
             if changes is not NO_CHANGES:

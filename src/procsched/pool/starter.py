@@ -35,7 +35,10 @@ class Starter:
 
     def _work(self) -> None:
         # A fresh interpreter answers them with a traceback, or dies; so they wait until the worker has its handlers.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        except BaseException:  # no memory: then they don't wait
+            pass
         while True:
             try:
                 tenant = self._asked.get()
