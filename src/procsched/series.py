@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
 from collections import deque
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from procsched.futures import Follower
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Iterator
 
 __all__ = ["Expected", "Series"]
@@ -106,6 +106,8 @@ class Series:
         return self._follow()
 
     async def _follow(self) -> AsyncIterator[Future[Any]]:
+        import asyncio  # here: only those who have it running already come here
+
         event = asyncio.Event()
         listener = (asyncio.get_running_loop(), event)
         with self._changed:

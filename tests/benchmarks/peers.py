@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from procsched import Event, ProcessScheduler, RunEnded
+from procsched import Event, ProcessScheduler, RunEnded, RunRecord
 
 __all__ = ["EXECUTORS", "WORKERS", "Executor", "nothing", "observed", "timed"]
 
@@ -40,9 +40,12 @@ class Witness:
         self.events += 1
         if type(event) is RunEnded:
             self.ends += 1
-            record = event.record
-            if record.lateness is not None and record.job_id in self.lateness:
-                self.lateness[record.job_id].append(record.lateness)
+            if self.lateness:
+                self._enter(event.record)
+
+    def _enter(self, record: RunRecord) -> None:
+        if record.lateness is not None and record.job_id in self.lateness:
+            self.lateness[record.job_id].append(record.lateness)
 
 
 @contextmanager

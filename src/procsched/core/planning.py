@@ -134,9 +134,9 @@ class Planning(Hands):
             return True
         return schedule.missed is Missed.COALESCE and now.mono < row.planned + schedule.period
 
-    def _is_endless_grid(self, schedule: FixedRate) -> bool:
-        """Whether the slot after the next one needs no thought."""
-        return schedule.missed is not Missed.SKIP and schedule.limit is None and schedule.last_at is None
+    def _is_simple_grid(self, row: JobRow, schedule: FixedRate) -> bool:
+        """Whether the slot after this one needs no thought."""
+        return schedule.missed is not Missed.SKIP and schedule.last_at is None and not self._is_spent(row)
 
     def _take_simple(self, row: JobRow, now: Now) -> Run:
         """`_take_slot` for such a slot."""

@@ -376,7 +376,7 @@ class Timetable(Planning):
         row.live = _NO_RUNS
         self.live -= 1
         schedule = row.schedule
-        if type(schedule) is FixedRate and row.resumed is None and self._is_endless_grid(schedule):
+        if type(schedule) is FixedRate and row.resumed is None and self._is_simple_grid(row, schedule):
             row.planning = False
             self._push_slot(row, run.planned + schedule.period, draw)
             return NO_CHANGES
