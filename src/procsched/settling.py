@@ -124,7 +124,8 @@ class Settling:
             for event in ended:
                 slot = engine.roster.slots[event.slot]
                 if event.ticket not in slot.runs:
-                    continue  # of a run that was given up; its account is closed
+                    engine.staff.senseless(slot)
+                    continue
                 run = engine.roster.reported(slot, event.ticket, event.finished)
                 known, run.start = run.start, event.started
                 engine.offering.learn(run, event.finished - event.started)

@@ -36,7 +36,7 @@ class Starter:
         while True:
             try:
                 tenant = self._asked.get()
-            except MemoryError:
+            except Exception:  # no memory
                 continue
             if tenant is None:
                 return
