@@ -106,7 +106,11 @@ class Dispatcher:
             if run is not None:
                 engine.settling.claimed(run, event.started)
         elif isinstance(event, api.Voided):
-            engine.roster.acknowledged(engine.roster[event.slot])
+            slot = engine.roster[event.slot]
+            if slot.owes:
+                engine.roster.acknowledged(slot)
+            else:
+                engine.staff.senseless(slot)
         elif isinstance(event, api.Up):
             engine.staff.came_up(event)
         else:

@@ -130,6 +130,7 @@ class Settling:
                 slot = slots[event.slot]
                 run = slot.reported(event.ticket, event.finished)
                 if run is None:
+                    engine.staff.senseless(slot)
                     continue
                 learn(run, event.finished - event.started)
                 if event.success and (run.row is None or run.row.plain):

@@ -111,6 +111,19 @@ class Staff:
         if engine.closing:
             engine.pool.ask_stop(event.slot, -1)
 
+    def senseless(self, slot: Slot) -> None:
+        """Its worker reports what it can't have done: what else it says can't be believed, and its run has crashed."""
+        if slot.state is SlotState.UP:
+            slot.state = SlotState.LEAVING
+            self._engine.log(
+                logging.ERROR,
+                "scheduler %r: worker %d (pid %d) is ended: its reports make no sense",
+                self._engine.name,
+                slot.index,
+                slot.pid,
+            )
+            self._engine.pool.kill(slot.index)
+
     def died(self, event: Died) -> None:
         """A worker is gone: its runs go back, or are lost, and its slot gets another one in time.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from procsched import current_run
 
-__all__ = ["INTENTS", "KINDS", "act", "chat", "hang", "leave", "ready"]
+__all__ = ["INTENTS", "KINDS", "act", "chat", "forge", "hang", "leave", "ready"]
 
 INTENTS = {
     "value": "SUCCEEDED",
@@ -104,3 +104,13 @@ def chat(burden: bytes) -> bytes:
 
     logging.getLogger("procsched.chat").warning("something to hear")
     return burden
+
+
+def forge(frames: list[bytes]) -> None:
+    """Writes to its worker's report pipe."""
+    frame = sys._getframe()
+    while "_outbox" not in getattr(frame.f_locals.get("self"), "__dict__", ()):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    for data in frames:
+        os.write(frame.f_locals["self"]._outbox._fd, data)

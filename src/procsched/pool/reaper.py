@@ -77,7 +77,7 @@ class Reaper:
                 job = self._jobs.get(timeout=(0 if fresh else PAUSE) if self._looks else None)
             except queue.Empty:
                 job = self._sweep
-            except MemoryError:
+            except Exception:  # no memory
                 continue
             if job is None:
                 stopping = True

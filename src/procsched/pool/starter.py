@@ -42,7 +42,7 @@ class Starter:
         while True:
             try:
                 tenant = self._asked.get()
-            except MemoryError:
+            except Exception:  # no memory
                 continue
             if tenant is None:
                 return
