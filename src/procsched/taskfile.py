@@ -150,6 +150,8 @@ def _checked_path(text: str) -> str:
         raise _unusable(f"there is no file {text} (looked in {os.getcwd()}){_similar(text)}")
     if not text.endswith(".py"):
         raise _unusable(f"{text} isn't a Python file: the name of a task file ends in .py")
+    if not os.path.isfile(text):  # reading a named pipe would wait for whoever writes to it
+        raise _unusable(f"{text} isn't a regular file")
     if not os.access(text, os.R_OK):
         raise _unusable(f"{text} can't be read: permission denied")
     return os.path.realpath(text)
