@@ -24,6 +24,17 @@ BOUND = 10.0  # seconds
 TRACKER = "resource_tracker"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long and how hard the tests in ``chaos/`` go at it. Here, since pytest asks before it reads that folder."""
+    group = parser.getgroup("chaos", "tests/chaos: the defaults take about a minute in all")
+    group.addoption("--chaos-seconds", type=float, default=4.0, help="seconds of torment per pool size")
+    group.addoption("--chaos-workers", default="1,2", help="sizes of pools to torment, such as 1,2,8,64")
+    group.addoption("--chaos-seed", type=int, default=None, help="repeat the choices of an earlier run")
+    group.addoption("--chaos-deaths", type=int, default=15, help="random moments at which the parent is killed")
+    group.addoption("--chaos-faults", type=int, default=100, help="faults injected per scenario, spread over its steps")
+    group.addoption("--chaos-runs", type=int, default=20_000, help="runs of the soak; 1000000 for the long one")
+
+
 @pytest.fixture(scope="session")
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of our own for temporary files, so that those of other programs aren't taken for ours."""

@@ -16,7 +16,8 @@ PURE = {
     "abc", "bisect", "calendar", "collections", "collections.abc",
     "contextlib", "copy", "cronsim", "dataclasses", "datetime",
     "decimal", "difflib",
-    "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "typing", "zoneinfo",
+    "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "typing", "weakref",
+    "zoneinfo",
 }  # fmt: skip
 LIGHT = {"procsched.context", "procsched.spool", "procsched.wire", "procsched.mapping", "procsched.taskfile"}
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from procsched.events import Event, RunEnded, RunProgress, RunStarted
-from procsched.ledger import record_of
+from procsched.events import Event, JobAdded, JobCancelled, RunEnded, RunProgress, RunStarted
+from procsched.ledger import is_failure, record_of
 from procsched.observe import log
 from procsched.wire import RemoteDropped, RemoteLog, RemoteProgress
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Announcer"]
 
 _log = logging.getLogger("procsched.scheduler")
+_jobs = logging.getLogger("procsched.job")
 _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
@@ -43,11 +45,14 @@ class Announcer:
         self._name = name
         self._threaded = threaded
         self._dropped = 0
+        self._put = self._told = 0
+        """News of the loop: counted in by it, and out by the announcer's thread."""
         self._stopped = False
+        self._wants_jobs = False
         self.minds_successes = True
         """Whether anybody wants to hear of successes."""
-        self.minds_calls = True
-        """Whether anybody wants to hear of starts or successes, which is all that happens to most calls."""
+        self.minds_starts = True
+        """Whether anybody wants to hear of starts."""
 
     def subscribe(self, callback: Callable[[Any], object], types: Sequence[type]) -> Callable[[], None]:
         """Calls ``callback`` with each event of these types (none: of all) from now on. Returns what ends that."""
@@ -59,17 +64,20 @@ class Announcer:
         entry = (callback, tuple(types) or (Event,))
         with self._lock:
             self._subscribers = (*self._subscribers, entry)
+            self._wants_jobs = self.wants(JobAdded) or self.wants(JobCancelled)
 
         def unsubscribe() -> None:
             with self._lock:
                 self._subscribers = tuple(other for other in self._subscribers if other is not entry)
+                self._wants_jobs = self.wants(JobAdded) or self.wants(JobCancelled)
 
         return unsubscribe
 
     def start(self) -> None:
         if self._threaded and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._name}-events", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"{self._name}-events", daemon=True)
+            thread.start()
+            self._thread = thread  # one that could not be started can be tried again
 
     def is_current(self) -> bool:
         """Whether the caller is this thread."""
@@ -77,15 +85,16 @@ class Announcer:
 
     def put(self, news: list[News]) -> None:
         """The news of one turn of the loop."""
-        if self._news.qsize() > _MOST_WAITING:
+        if self._put - self._told > _MOST_WAITING:
             self._dropped += len(news)
             return
+        self._put += len(news)
         self._news.put(news)
 
     def chatter(self, said: Any) -> None:
         """What a worker said beside its reports. Called by the pool's own thread."""
         if self._news.qsize() <= _MOST_WAITING:
-            self._news.put([said])
+            self._news.put((said,))
 
     def flush(self) -> bool:
         """Without a thread: tells what there is, on the calling one. True if there was something."""
@@ -109,70 +118,83 @@ class Announcer:
 
     def _run(self) -> None:
         while (news := self._news.get()) is not None:
-            self._tell_all(news)
+            try:
+                self._tell_all(news)
+            except BaseException:  # a log handler raised, and at the complaint about it: news go on
+                pass
             del news  # or the last ones would live until the next
 
-    def _tell_all(self, news: list[Any]) -> None:
+    def _tell_all(self, news: list[Any] | tuple[Any]) -> None:
         starts, successes = _runs.isEnabledFor(logging.DEBUG), _runs.isEnabledFor(logging.INFO)
+        if type(news) is list:  # else a worker's chatter, which has come by another way
+            self._told += len(news)
         for item in news:
             try:
                 if type(item) is not tuple:
                     self._tell(item)
                 elif item[0] is RunEnded:
-                    self._tell_of_run(RunEnded.of(item[1]), successes or item[1][13] != "succeeded")
+                    self._tell_of_run(RunEnded.of(item[1]), successes or is_failure(item[1]))
                 elif item[0] is RunStarted:
                     self._tell_of_run(RunStarted.of(item[1]), starts)
                 else:
                     self._tell(item)
             except Exception:
-                _log.exception("an event couldn't be told; please report this")
+                _surely(_log.exception, "an event couldn't be told; please report this")
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            _log.warning("subscribers are slower than the scheduler: %d events were dropped", dropped)
+            _surely(_log.warning, "subscribers are slower than the scheduler: %d events were dropped", dropped)
 
     def _tell(self, item: Any) -> None:
         if isinstance(item, tuple):
             kind, *fields = item
             if isinstance(kind, partial):
-                kind()  # a line for the log
+                _surely(kind)  # a line for the log
                 return
             if not fields:
                 event = kind()  # one that takes its time to make
             else:
                 event = kind(*(record_of(field) if type(field) is tuple else field for field in fields))
-            log.log_event(event)
         elif isinstance(item, RemoteLog):
-            log.log_remote(item)
+            _surely(log.log_remote, item)
             return
         elif isinstance(item, RemoteDropped):
-            log.log_dropped(item)
+            _surely(log.log_dropped, item)
             return
         elif isinstance(item, RemoteProgress):
             event = RunProgress(item.job_id, item.number, item.fraction, item.message)
         else:
             event = item
-        self._bring(event)
+        self._tell_of_run(event, logged=True)
 
     def _tell_of_run(self, event: Event, logged: bool) -> None:
         """By far most events: the log isn't even asked where it wants none."""
         if logged:
-            log.log_event(event)
-        self._bring(event)
-
-    def _bring(self, event: Event) -> None:
+            _surely(log.log_event, event)
         for callback, types in self._subscribers:
             if isinstance(event, types):
                 try:
                     callback(event)
                 except BaseException:  # sys.exit() too: others have their news to come
-                    _log.exception("a subscriber raised at %s", type(event).__name__)
+                    _surely(_log.exception, "a subscriber raised at %s", type(event).__name__)
+
+    def minds_jobs(self) -> bool:
+        """Whether anybody wants to hear of jobs that come and go. Any thread."""
+        return self._wants_jobs or _jobs.isEnabledFor(logging.DEBUG)
 
     def look_who_minds(self) -> None:
         """Before news is made: whether anybody wants to hear of runs that start and succeed."""
-        wanted = self.wants(RunEnded)
-        self.minds_successes = wanted or _runs.isEnabledFor(logging.INFO)
-        self.minds_calls = self.minds_successes or self.wants(RunStarted)
+        self.minds_successes = self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
+        self.minds_starts = self.wants(RunStarted) or _runs.isEnabledFor(logging.DEBUG)
 
     def wants(self, kind: type) -> bool:
         """Whether anybody subscribed to this type of event. Any thread."""
         return any(issubclass(kind, types) for _callback, types in self._subscribers)
+
+
+def _surely(write: Callable[..., object], *args: object) -> None:
+    """A line for the log. A handler of the program's that raises must not keep news from anybody."""
+    try:
+        write(*args)
+    except Exception:
+        if logging.raiseExceptions:  # as `logging` itself does it
+            traceback.print_exc()

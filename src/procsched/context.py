@@ -11,10 +11,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["CurrentRun", "current_run", "in_worker"]
 
-_run: CurrentRun | None = None
+_run: CurrentRun | tuple[Any, ...] | None = None
+"""The current run; or, until somebody asks (most tiny runs never do), what it will be made of: the name of its job or
+function, whether it is a call, and what `CurrentRun` takes after the job id."""
 _in_worker = False
 
 
@@ -74,9 +77,22 @@ class CurrentRun:
 
 def current_run() -> CurrentRun:
     """The run that this code belongs to. `LookupError` outside of one."""
-    run = _run
+    run = peek()
     if run is None:
         raise LookupError("no run is being executed here: current_run() is for functions that a worker runs")
+    return run
+
+
+def peek() -> CurrentRun | None:
+    """The current run, or None."""
+    global _run
+    run = _run
+    if isinstance(run, tuple):
+        name, is_call, number, *others = run
+        made = CurrentRun(f"{name}-{number}" if is_call else name, number, *others)
+        if _run is run:
+            _run = made
+        return made
     return run
 
 

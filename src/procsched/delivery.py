@@ -9,19 +9,17 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.errors import RemoteError
-from procsched.futures import cancel_and_notify, finish_all
+from procsched.futures import cancel_and_notify, finish, finish_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
-    from procsched.futures import RunFuture
+    from procsched.futures import RunFuture, SlimFuture
     from procsched.pool.api import Pool
 
 __all__ = ["Delivery", "Settlement"]
@@ -45,8 +43,9 @@ class Delivery:
 
     def start(self) -> None:
         if self._threaded and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"{self._name}-delivery", daemon=True)
+            thread.start()
+            self._thread = thread  # one that could not be started can be tried again
 
     def is_current(self) -> bool:
         """Whether the caller is this thread."""
@@ -63,8 +62,8 @@ class Delivery:
 
     def send(self) -> None:
         if self._given:
-            given, self._given = self._given, []
-            self._deeds.put(partial(hand_out, given, self._pool.decode))
+            self._deeds.put(partial(hand_out, self._given, self._pool.decode))
+            self._given = []  # now: an error in between mustn't make them forgotten
 
     def flush(self) -> bool:
         """Without a thread: does what is there, on the calling one. True if there was something."""
@@ -74,7 +73,10 @@ class Delivery:
             deed = self._deeds.get()
             if deed is not None:
                 did = True
-                self._do(deed)
+                try:
+                    self._do(deed)
+                except BaseException:
+                    self._do_quietly(deed)
         return did
 
     def stop(self, timeout: float | None = None) -> None:
@@ -89,37 +91,63 @@ class Delivery:
 
     def _run(self) -> None:
         while (deed := self._deeds.get()) is not None:
-            self._do(deed)
+            try:
+                self._do(deed)
+            except BaseException:  # memory is gone, or a log handler raised: once more, and then the next ones
+                self._do_quietly(deed)
             del deed  # or the last result would live until the next one
 
     def _do(self, deed: Callable[[], object]) -> None:
         try:
             deed()
         except BaseException:
+            self._do_quietly(deed)  # it goes on where it stopped; who has been told isn't told again
             _log.exception("a Future's callback raised, or a result couldn't be delivered")
+
+    def _do_quietly(self, deed: Callable[[], object]) -> None:
+        try:
+            deed()
+        except BaseException:
+            pass
 
 
 def hand_out(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
     """Gives Futures their values, in order; those that need no thought many at a time."""
-    done: list[tuple[RunFuture, object]] = []
     given.reverse()
     while given:
-        future, body = given.pop()  # one that is done isn't kept until all are
-        if body is None:
-            done.append((future, None))
-            continue
-        if type(body) is not bytes or len(body) > _TINY:
-            finish(done)  # nobody waits for what may take its time
-            done = []
-        try:
-            done.append((future, decode(Outcome.SUCCEEDED, body)))
-        except BaseException as reason:  # a value that pickles but doesn't unpickle
-            Settlement([future], Outcome.SUCCEEDED, None, unreadable(reason), decode)()
-        del future, body
-    finish(done)
+        _hand_out_simple(given, decode)
+        if given:  # one that needs thought, by itself
+            future, body = given[-1]
+            Settlement([future], Outcome.SUCCEEDED, body, None, decode)()
+            given.pop()
+            del future, body  # one that is done isn't kept until all are
 
 
-def finish(done: list[tuple[RunFuture, object]]) -> None:
+def _hand_out_simple(given: list[tuple[RunFuture, Any]], decode: Callable[[Outcome, object], object]) -> None:
+    """From the end of the list, as far as it goes: nobody waits for a value that may take its time, or is broken."""
+    done: list[tuple[RunFuture, object]] = []
+    value: object
+    try:
+        while given:
+            future, body = given[-1]
+            if body is None:
+                value = None
+            elif type(body) is bytes and len(body) <= _TINY:
+                try:
+                    value = decode(Outcome.SUCCEEDED, body)
+                except BaseException:
+                    break
+            else:
+                break
+            done.append((future, value))
+            given.pop()
+        _finish_all(done)
+    except BaseException:  # no memory for many at a time
+        for future, value in done:
+            settle(future, value, None)
+
+
+def _finish_all(done: list[tuple[RunFuture, object]]) -> None:
     """Sets these values: at once, but for Futures that somebody looks at."""
     for future, value in finish_all(done):
         settle(future, value, None)
@@ -132,18 +160,13 @@ def unreadable(reason: BaseException) -> RemoteError:
     return error
 
 
-def settle(future: Future[Any], value: object, error: BaseException | None) -> None:
+def settle(future: SlimFuture, value: object, error: BaseException | None) -> None:
     """One Future gets its end, unless it has one."""
-    if future.done():
-        return
     try:
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
-    except InvalidStateError:  # cancelled in this instant: it has its answer
-        pass
+        finish(future, value, error)
     except BaseException:  # a callback's sys.exit, say: the other Futures have theirs to come
+        if not future.done():
+            raise
         _log.exception("a Future's callback raised")
 
 
@@ -154,7 +177,7 @@ class Settlement:
 
     def __init__(
         self,
-        futures: list[Future[Any]],
+        futures: list[SlimFuture],
         outcome: Outcome,
         body: object,
         error: BaseException | None,
@@ -181,8 +204,8 @@ class Settlement:
             else:
                 if self.outcome is Outcome.FAILED and isinstance(value, BaseException):
                     error, value = value, None
-        self.body = None
         for future in self.futures:
             settle(future, value, error)
         del future  # an error's traceback keeps this frame
         self.futures = []
+        self.body = None

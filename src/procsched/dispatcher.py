@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher"]
 
 SECOND = 1_000_000_000
+FAR = 1 << 62
 AT_ONCE = 64
 """Ends of runs that are settled under one hold of the lock: some hundred µs for callers' threads to wait."""
 
@@ -37,6 +38,8 @@ class Dispatcher:
         self._engine = engine
         self._news: list[tuple[Any, ...]] = []
         self.last_turn = 0
+        self.sleeps_until = 0
+        """Monotonic instant until which the loop means to sleep, or slept, at most, as it judged under the lock."""
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
@@ -55,7 +58,7 @@ class Dispatcher:
         engine.offering.hand_over(now, random.random())
         again = engine.offering.watch_overstays(now)
         self.tell()
-        news = engine.pool.poll(self._patience(again, longest))
+        news = engine.pool.poll(self._patience(again, longest), engine.offering.linger())
         engine.mailbox.awake()
         if news:
             self._handle_all(news)
@@ -68,6 +71,7 @@ class Dispatcher:
         now = engine.now()
         with engine.lock:
             wakeups = [engine.timetable.queues.next_wakeup(now)]
+            self.sleeps_until = FAR if wakeups[0] is None else wakeups[0]
         if wakeups[0] is not None and any(slot.free for slot in engine.roster):
             early = wakeups[0] - engine.offering.horizon
             if early > now.mono:

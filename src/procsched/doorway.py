@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from procsched.core.durations import duration_ns
+from procsched.core.jobtable import default_options
 from procsched.core.model import JobOptions, Timebase
 from procsched.core.retry import Retry
 from procsched.core.schedules import At, FixedDelay, Schedule
@@ -109,6 +110,9 @@ def _adapted(when: Any) -> Schedule:
     return _Adapted(when)
 
 
+_USUAL = (None,) * 5
+
+
 def job_options(
     schedule: Schedule,
     *,
@@ -122,6 +126,10 @@ def job_options(
     tags: object,
 ) -> JobOptions:
     """The options of `schedule`, checked."""
+    unusual = (retry, pause_after_failures, timeout, warn_after, misfire_grace_time)
+    is_usual = unusual == _USUAL and tags == () and type(max_instances) is int and max_instances == 1
+    if is_usual and isinstance(priority, int) and not isinstance(priority, bool):
+        return default_options(int(priority))
     if isinstance(priority, bool) or not isinstance(priority, (int, enum.IntEnum)):
         raise TypeError(f"priority must be a Priority or an int (the smaller runs first), not {priority!r}")
     instances = whole(max_instances, "max_instances", example="1")
@@ -181,6 +189,8 @@ def ship_initializer(initializer: Callable[..., object], initargs: tuple[Any, ..
 
 def arguments(args: object, kwargs: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The ``args`` and ``kwargs`` of `schedule`, checked."""
+    if type(args) is tuple and kwargs is None:
+        return args, {}
     if isinstance(args, (str, bytes, Mapping)) or not isinstance(args, Iterable):
         raise TypeError(f"args must be a tuple of arguments, such as args=({args!r},), not {args!r}")
     if kwargs is None:

@@ -19,7 +19,7 @@ from procsched import events
 from procsched.alarms import Alarms
 from procsched.announcer import Announcer
 from procsched.clock import read
-from procsched.core.model import JobState, Place, Priority, Run, Timebase
+from procsched.core.model import JobState, Place, Run, Timebase
 from procsched.core.repair import repair
 from procsched.core.restarts import RestartBudget
 from procsched.core.roster import Roster
@@ -28,7 +28,7 @@ from procsched.core.timetable import Timetable
 from procsched.delivery import Delivery
 from procsched.dispatcher import Dispatcher
 from procsched.errors import ConflictingIdError, JobLookupError, SchedulerClosed
-from procsched.futures import RunFuture, cancel_and_notify
+from procsched.futures import Call, RunFuture, cancel_and_notify
 from procsched.gate import Gate
 from procsched.ledger import JobNotes, Ledger
 from procsched.life import Life
@@ -54,6 +54,9 @@ __all__ = ["Engine"]
 
 _log = logging.getLogger("procsched.scheduler")
 
+_AT_ONCE = 1000
+"""Jobs that are looked at under one hold of the lock."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,8 +71,7 @@ def _mended(change: Callable[Concatenate[Engine, P], R]) -> Callable[Concatenate
         except Exception:
             raise
         except BaseException:
-            self.interrupted = True
-            self.mailbox.nudge()
+            self._interrupt()
             raise
 
     return changing
@@ -155,6 +157,15 @@ class Engine(Life):
         self.start()
         with self.lock:
             self.check_open()
+            now = self.now()
+            due = self.timetable.lay_down(row, now, random.random())
+            if due is not None:
+                if self.announcer.minds_jobs():
+                    self.dispatcher.announce(events.JobAdded, row.id, row.generation)
+                    self.mailbox.nudge()
+                elif due < self.dispatcher.sleeps_until:  # what is due later than it wakes anyhow needn't wake it now
+                    self.mailbox.nudge()
+                return
             old = self.timetable.jobs.get(row.id)
             if old is not None and not replace:
                 raise ConflictingIdError(
@@ -162,7 +173,7 @@ class Engine(Life):
                     f"or pass replace_existing=True to replace it"
                 )
             try:
-                changes = self.timetable.add(row, self.now(), random.random())
+                changes = self.timetable.add(row, now, random.random())
             except ScheduleFailed as failure:
                 raise failure.reason from None
             self.dispatcher.announce(events.JobAdded if old is None else events.JobReplaced, row.id, row.generation)
@@ -182,10 +193,28 @@ class Engine(Life):
             self.dispatcher.announce(events.JobReplaced, row.id, row.generation)
         self._follow_up(changes)
 
-    @_mended
     def cancel(self, row: JobRow) -> bool:
         """No run of the job starts after this has returned."""
-        self.check_usable()
+        if self.inert is not None:
+            self.check_usable()
+        try:
+            with self.lock:
+                if self.timetable.cancel_resting(row):  # most jobs that are cancelled were never touched
+                    if self.announcer.minds_jobs():
+                        self.dispatcher.announce(events.JobCancelled, row.id, row.generation)
+                        self.mailbox.nudge()
+                    return True
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        return self._cancel(row)
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self.mailbox.nudge()
+
+    @_mended
+    def _cancel(self, row: JobRow) -> bool:
         with self.lock:
             if self.timetable.jobs.get(row.id) is not row:
                 return False
@@ -228,7 +257,7 @@ class Engine(Life):
             self._check_alive(row)
             run = self.timetable.run_now(row, self.now())
             if run.future is None:
-                run.future = RunFuture(self._cancel_run, run)
+                run.future = RunFuture(self, run)
                 self.settling.open.add(run)
             future: RunFuture = run.future
         self._post(_nothing)
@@ -254,9 +283,20 @@ class Engine(Life):
                 else:
                     row.notes.series.append(weakref.ref(series))
 
+    def rows(self) -> list[JobRow]:
+        """All jobs, in the order of scheduling. A few at a time, so that nobody waits for a million of them."""
+        with self.lock:
+            ids = list(self.timetable.jobs)
+        rows: list[JobRow] = []
+        for start in range(0, len(ids), _AT_ONCE):
+            with self.lock:
+                rows += filter(None, map(self.timetable.jobs.look, ids[start : start + _AT_ONCE]))
+        return rows
+
     def find(self, id: str) -> JobRow:
         self.check_usable()
-        row = self.timetable.jobs.get(id)
+        with self.lock:
+            row = self.timetable.jobs.look(id)
         if row is None:
             raise JobLookupError(f"no job has the id {id!r}")
         return row
@@ -265,29 +305,32 @@ class Engine(Life):
 
     def submit(self, payload: Any) -> RunFuture:
         """A call for now: one append, without a lock."""
-        if not self.admits:
-            self._knock()
-        run = Run(None, payload, Priority.MEDIUM, self.clock.monotonic_ns(), 0)
-        run.number = next(self._calls)
-        run.estimate = payload.function
-        run.future = future = RunFuture(self._cancel_run, run)
+        call = Call(self, payload, self.clock.monotonic_ns(), next(self._calls))
         try:
-            self.settling.open.add(run)
-            self.timetable.queues.arrive(run)
             if not self.admits:
-                self._look_back(run)
-        except KeyboardInterrupt:
-            self.interrupted = True
+                self._knock(call)
+            self.settling.open.add(call)
+            if not self.admits:
+                self.gate.arrived(call)
+            self.timetable.queues.arrive(call)
+            if not self.admits:
+                self._look_back(call)
+        except BaseException as error:
+            self.gate.left(call)
+            if not isinstance(error, Exception):
+                self.settling.cut_short.add(call)
+                self._interrupt()
             raise
-        finally:
-            self.mailbox.nudge()
-        return future
+        self.mailbox.nudge()
+        return call
 
-    def _knock(self) -> None:
+    def _knock(self, run: Run) -> None:
         """For a call: starts the engine, and waits at the gate. Raises what `check_open` and `Gate.enter` do."""
         self.check_open()
         self.start()
-        self.gate.enter()
+        if self.gate.bounded:
+            self.gate.enter(run)
+            run.due = run.expected = run.noticed = self.clock.monotonic_ns()  # it may have waited there
 
     def _look_back(self, run: Run) -> None:
         """The end may have begun while this call came in: either that has seen it, or it is refused."""
@@ -302,24 +345,27 @@ class Engine(Life):
     @_mended
     def submit_at(self, payload: Any, when: int, timebase: Timebase) -> RunFuture:
         """A call for an instant of a timebase."""
-        self._knock()
-        now = self.now()
-        wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
-        run = Run(None, payload, Priority.MEDIUM, now.mono, wall)
-        run.number = next(self._calls)
-        run.future = future = RunFuture(self._cancel_run, run)
-        with self.lock:
-            if self.stopping.begun or self.failure is not None:
-                self.gate.release()
-                self.check_open()
-            run.estimate = payload.function
-            self.settling.open.add(run)
-            self.timetable.submit(run, now, when=when, timebase=timebase)
+        call = Call(self, payload, 0, next(self._calls))
+        try:
+            self._knock(call)
+            now = self.now()
+            call.due = call.expected = call.noticed = now.mono
+            call.planned_wall = when if timebase is Timebase.WALL else now.wall + when - now.mono
+            with self.lock:
+                if self.stopping.begun or self.failure is not None:
+                    self.check_open()
+                self.settling.open.add(call)
+                self.gate.arrived(call)
+                self.timetable.submit(call, now, when=when, timebase=timebase)
+        except BaseException:
+            self.gate.left(call)
+            self.settling.cut_short.add(call)
+            raise
         self.mailbox.nudge()
-        return future
+        return call
 
     @_mended
-    def _cancel_run(self, run: Run) -> bool:
+    def prevent(self, run: Run) -> bool:
         """Keeps a call or an extra run from starting; its Future is told by `RunFuture.cancel`, at once."""
         if self.inert is not None:
             return False
@@ -358,6 +404,7 @@ class Engine(Life):
             changes = repair(self.timetable, self.roster.holding(), now)
         self.settling.note(changes, now)
         self.settling.find_forgotten(now)
+        self.gate.recount(lambda: [run for run in self.settling.open.copy() if run.row is None])
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from procsched.ledger import instant, record_of
+from procsched.ledger import instant, record_of, whole
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,7 +63,7 @@ class _OfARun(Event):
     def __getattr__(self, name: str) -> Any:  # asked for what isn't there: nothing is, until now
         if name == "_line":
             raise AttributeError(name)
-        self._fill(self._line)
+        self._fill(whole(self._line))
         return object.__getattribute__(self, name)
 
 

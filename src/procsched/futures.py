@@ -12,12 +12,51 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from procsched.core.model import Priority, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-__all__ = ["Follower", "RunFuture", "SlimFuture", "cancel_and_notify", "finish_all"]
+__all__ = ["Call", "Follower", "RunFuture", "SlimFuture", "cancel_and_notify", "finish", "finish_all"]
+
+
+class _Lock:
+    """A Future's lock: a `threading.Condition` to all who use it, of which the costly half waits for a waiter.
+
+    `concurrent.futures.wait` takes the lock of every Future, and sleeps on none of them.
+    """
+
+    __slots__ = ("_condition", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._condition: threading.Condition | None = None
+
+    def acquire(self) -> bool:
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As that of a Condition."""
+        if self._condition is None:
+            self._condition = threading.Condition(self._lock)
+        return self._condition.wait(timeout)
+
+    def notify_all(self) -> None:
+        """As that of a Condition."""
+        if self._condition is not None:
+            self._condition.notify_all()
+
 
 # Re-entrant: a collection, or a signal handler, in the middle of one birth may need another.
 _births = threading.RLock()
@@ -36,27 +75,40 @@ class SlimFuture(Future[Any]):
     _state: str = PENDING
     _result: Any = None
     _exception: BaseException | None = None
-    _lock: threading.Condition | None = None
+    _lock: _Lock | None = None
+    _who_waits: list[Any] | None = None
+    _callbacks: list[Any] | None = None
 
     def __init__(self) -> None:
         pass
 
     @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
+    def _condition(self) -> _Lock:  # type: ignore[override]
         lock = self._lock
         if lock is None:
-            fresh = threading.Condition()
+            fresh = _Lock()
             with _births:
                 lock = self._lock
                 if lock is None:
                     self._lock = lock = fresh
         return lock
 
-    def __getattr__(self, name: str) -> Any:
-        # Asked for what isn't there yet; by those who hold the lock only.
-        if name == "_waiters" or name == "_done_callbacks":
-            return self.__dict__.setdefault(name, [])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Future can't be pickled or copied: nobody would ever tell the copy its result")
+
+    # Only asked for by those who hold the lock, or after the last of them has gone.
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        if self._who_waits is None:
+            self._who_waits = []
+        return self._who_waits
+
+    @property
+    def _done_callbacks(self) -> list[Any]:
+        if self._callbacks is None:
+            self._callbacks = []
+        return self._callbacks
 
     # A state that is final can be read without the lock; one that isn't may change right after it was read, anyhow.
 
@@ -77,6 +129,25 @@ class SlimFuture(Future[Any]):
 
 _DONE = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
 _CANCELLED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED})
+
+
+def finish(future: SlimFuture, value: object, error: BaseException | None = None) -> bool:
+    """Gives one Future its end, and tells who waits for it; False if it has one. Runs its callbacks."""
+    with future._condition:
+        if future._state in _DONE:
+            return False
+        future._exception = error
+        future._result = value
+        future._state = FINISHED
+        for waiter in future._who_waits or ():
+            if error is None:
+                waiter.add_result(future)
+            else:
+                waiter.add_exception(future)
+        future._condition.notify_all()
+    if future._callbacks:
+        future._invoke_callbacks()  # type: ignore[attr-defined]
+    return True
 
 
 def finish_all(done: Iterable[tuple[SlimFuture, Any]]) -> list[tuple[SlimFuture, Any]]:
@@ -103,25 +174,42 @@ def cancel_and_notify(future: Future[Any]) -> bool:
     return True
 
 
+class Prevents(Protocol):
+    """Who can keep a run from starting: the engine."""
+
+    def prevent(self, run: Run) -> bool:
+        """Whether it could."""
+
+
 class RunFuture(SlimFuture):
     """The Future of one run. ``cancel()`` succeeds until the run has started, wherever it waits."""
 
-    def __init__(self, prevent: Callable[[Any], bool] | None = None, run: Any = None) -> None:
-        self._prevent = prevent
-        """Keeps the run from starting; None once there is nothing to prevent."""
-        self._run = run
-
-    def let_go(self) -> None:
-        """The run has ended."""
-        self._prevent = self._run = None
+    def __init__(self, engine: Prevents, run: Run) -> None:
+        self._run: Run | None = run
+        """None once there is nothing to prevent: it keeps nothing of a run that has ended."""
+        self._engine: Prevents = engine
 
     def cancel(self) -> bool:
         """Keep the run from starting. False when it has started or ended: a run is never killed by this."""
-        prevent, run = self._prevent, self._run
-        if prevent is not None and run is not None and not self.done() and prevent(run):
-            self.let_go()
+        run = self._run
+        if run is not None and not self.done() and self._engine.prevent(run):
             cancel_and_notify(self)
         return self.cancelled()
+
+
+class Call(Run, RunFuture):
+    """A submitted call, which is its own Future: one object, where there may be a million, is half the work of two."""
+
+    __slots__ = ()
+
+    def __init__(self, engine: Prevents, payload: Any, due: int, number: int) -> None:
+        Run.__init__(self, None, payload, Priority.MEDIUM, due, 0)
+        self._engine = engine
+        self.number = number
+        self.estimate = payload.function
+        self.future = self._run = self
+
+    __repr__ = SlimFuture.__repr__
 
 
 class Follower(SlimFuture):

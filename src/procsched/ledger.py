@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Now, Run
 
-__all__ = ["JobNotes", "Ledger", "Line", "instant", "job_id_of", "record_of"]
+__all__ = ["JobNotes", "Ledger", "Line", "instant", "is_failure", "job_id_of", "record_of", "whole"]
 
 HISTORY = 100
 MOST_TEXT = 30_000
@@ -112,11 +112,12 @@ class JobNotes:
         """At hand-over, under the lock: who looks on at this run, those of earlier hand-overs included."""
         followers = list(run.followers)
         if not run.started:
-            waiters, self.waiters = self.waiters, []
-            followers += [waiter for waiter in waiters if not waiter.cancelled()]
+            followers += [waiter for waiter in self.waiters if not waiter.cancelled()]
         if self.series:
             served = {id(follower.series) for follower in followers if isinstance(follower, Expected)}
             followers += [series.expect() for series in self.readers() if id(series) not in served]
+        if not run.started:
+            self.waiters = []
         return followers
 
     def add(self, line: Line) -> None:
@@ -130,6 +131,21 @@ class JobNotes:
             self.sums[1] += lateness
             self.max_duration = max(self.max_duration, duration)
             self.max_lateness = max(self.max_lateness, lateness)
+
+    def add_success(self, line: Line) -> None:
+        """As `add`, of a short line."""
+        self.history.append(line)
+        self.counts["succeeded"] = self.counts.get("succeeded", 0) + 1
+        self.started += 1
+        start = line[4]
+        duration, lateness = line[5] - start, start - line[6]
+        self.sums[0] += duration
+        if duration > self.max_duration:
+            self.max_duration = duration
+        if lateness > 0:
+            self.sums[1] += lateness
+            if lateness > self.max_lateness:
+                self.max_lateness = lateness
 
 
 class Ledger:
@@ -162,40 +178,14 @@ class Ledger:
         result_size: int | None = None,
     ) -> Line:
         """Writes down how an attempt went. ``finished`` is monotonic."""
-        offset = now.wall - now.mono
-        start, expected, noticed, row = run.start, run.expected, run.noticed, run.row
-        began = start or finished
-        lateness = began - expected
-        if lateness <= 0:
-            lateness = 0
-        elif noticed < expected:
-            noticed = expected
-        elif noticed > began:
-            noticed = began
-        held_by = run.notes or ""
+        row, held_by = run.row, run.notes or ""
         if run.was_held:
             held_by = f"max_instances; {held_by}" if held_by else "max_instances"
-        return (
-            row.id if row is not None else f"{run.payload.function.name}-{run.number}",
-            run.number,
-            run.generation,
-            attempt,
-            run.planned_wall,
-            start + offset if start else 0,
-            finished + offset,
-            lateness,
-            finished - start if start else 0,
-            cpu_time,
-            max_rss,
-            run.slot if start else -1,
-            pid,
-            outcome.value,
-            error,
-            result_size,
-            noticed - expected if lateness else 0,
-            began - noticed if lateness else 0,
-            held_by,
-        )
+        return _line(
+            row.id if row is not None else job_id_of(run), run.number, run.generation, attempt, run.planned_wall,
+            run.start, finished, run.expected, run.noticed, now.wall - now.mono, cpu_time, max_rss,
+            run.slot if run.start else -1, pid, outcome.value, error, result_size, held_by,
+        )  # fmt: skip
 
     def end(self, run: Run, outcome: Outcome, line: Line) -> None:
         """The run is over: counts it, once."""
@@ -205,12 +195,77 @@ class Ledger:
                 run.row.notes = JobNotes()
             run.row.notes.add(line)
 
+    def close(self) -> None:
+        """The loop has died, perhaps between two lines of an account. Nothing executes any more; a run that was counted
+        with its own end and again with the scheduler's counts once."""
+        surplus = self.ended - self.started
+        if surplus > 0:
+            self.counts[Outcome.ABORTED] -= min(surplus, self.counts[Outcome.ABORTED])
+        self.started = self.ended
+
     def check_valid(self) -> None:
         assert self.started >= self.ended, "a run ended that had never started"
 
 
+def _line(
+    job_id: str,
+    number: int,
+    generation: int,
+    attempt: int,
+    planned: int,
+    start: int,
+    finished: int,
+    expected: int,
+    noticed: int,
+    offset: int,
+    cpu_time: int,
+    max_rss: int,
+    slot: int,
+    pid: int,
+    outcome: str,
+    error: object,
+    result_size: int | None,
+    held_by: str,
+) -> Line:
+    """Instants are monotonic here, but for ``planned``; ``offset`` is the wall clock's lead."""
+    began = start or finished
+    late = max(0, began - expected)
+    seen = min(max(noticed, expected), began)
+    in_loop, for_worker = (seen - expected, began - seen) if late else (0, 0)
+    times = (planned, start + offset if start else 0, finished + offset, late, finished - start if start else 0)
+    used = (cpu_time, max_rss, slot, pid)
+    return (
+        job_id, number, generation, attempt, *times, *used, outcome, error, result_size, in_loop, for_worker, held_by
+    )  # fmt: skip
+
+
+_SHORT = 15
+
+
+def whole(line: Line) -> Line:
+    """A line; also of the shorter tuple that stands for a plain success, until somebody wants to know.
+
+    That is: id of the job or name of the function, number, generation or 0 for a call, planned, start, finished,
+    expected, noticed, offset, cpu time, max rss, slot, pid, result size, held by.
+    """
+    if len(line) != _SHORT:
+        return line
+    name, number, generation, *instants = line
+    planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot, pid, size, held_by = instants
+    return _line(
+        name if generation else f"{name}-{number}", number, generation, 1, planned, start, finished, expected, noticed,
+        offset, cpu_time, max_rss, slot, pid, Outcome.SUCCEEDED.value, None, size, held_by,
+    )  # fmt: skip
+
+
+def is_failure(line: Line) -> bool:
+    """Whether it is of a run that didn't succeed."""
+    return len(line) != _SHORT and line[13] != Outcome.SUCCEEDED.value
+
+
 def record_of(line: Line) -> RunRecord:
     """The public view of a line."""
+    line = whole(line)
     started = line[5]
     return RunRecord(
         job_id=line[0],

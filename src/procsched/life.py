@@ -38,6 +38,8 @@ _log = logging.getLogger("procsched.scheduler")
 LAST_WORDS = 5.0
 """Seconds at the end for a user's callback that doesn't return, and for workers that don't die."""
 
+_BAD_END = "scheduler %r: its end didn't go well; please report this"
+
 
 class Life:
     """The engine's threads and states. Law: once there was a loop, ``stopping.ended`` is set, whatever ends it."""
@@ -64,6 +66,7 @@ class Life:
         self.started = False
         self._thread: threading.Thread | None = None
         self._start_lock = threading.RLock()
+        self._pool_is_open = False
         self.admits = False
         """Whether calls can come in without being looked at: started, not closing, well, and with no bound. Cleared
         *before* whatever ends that looks for calls for the last time."""
@@ -114,17 +117,26 @@ class Life:
             use_clock = getattr(self.pool, "use_clock", None)
             if use_clock is not None:
                 use_clock(self.clock)
-            self.pool.open(self.settings, self.announcer.chatter)
+            if not self._pool_is_open:  # a start that failed halfway, for want of threads, can be tried again
+                self.pool.open(self.settings, self.announcer.chatter)
+                self._pool_is_open = True
+                self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
             self.staff.hire()
-            self.dispatcher.announce(events.SchedulerStarted, self.name, self.settings.workers)
             self.delivery.start()
             self.announcer.start()
             if self.threaded:
                 self.mailbox.reader = 0  # nobody yet: what is asked from now on waits for the thread
-                self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
+                try:
+                    thread.start()
+                except BaseException:
+                    self.mailbox.reader = None
+                    raise
+                self._thread = thread
             self.started = True
-            self.admits = not self.gate.bounded and not self.stopping.begun
+            self.admits = not self.gate.bounded
+            if self.stopping.begun or self.failure is not None:  # looked at last: the loop may have died already
+                self.admits = False
 
     def shutdown(
         self, *, wait: bool, cancel_calls: bool = False, timeout: float | None = None, only_jobs: bool = False
@@ -136,7 +148,10 @@ class Life:
             if not self.started:
                 self.stopping.begun = True
                 self.gate.close()
-                self._say_ended()
+                if self._pool_is_open:  # its start was tried, and failed halfway
+                    self.wind_up()
+                else:
+                    self._say_ended()
                 return
         self.stopping.ask(cancel_calls=cancel_calls, timeout=timeout, only_jobs=only_jobs)
         if wait and not self.is_own_thread():
@@ -159,20 +174,33 @@ class Life:
             while not self.stopping.finished():
                 self.dispatcher.turn()
         except BaseException as error:
-            self.break_down(error)
+            try:  # what must happen at the end is tried twice: memory may be short for a moment
+                self.break_down(error)
+            except BaseException:
+                self.break_down(error)
         finally:
-            self.wind_up()
+            try:
+                self.wind_up()
+            except BaseException as error:
+                self.failure = self.failure or error
+                self.wind_up()
 
     def break_down(self, error: BaseException) -> None:
         """The loop can't go on: loudly, with everybody who waits released."""
         if isinstance(error, PoolUnusable):
             first_line = str(error).partition("\n")[0]  # the traceback that follows was logged with the first failure
-            _log.critical("scheduler %r: %s", self.name, first_line)
+            complaint = partial(_log.critical, "scheduler %r: %s", self.name, first_line)
         else:
-            _log.critical("scheduler %r: its loop died; please report this", self.name, exc_info=error)
+            complaint = partial(
+                _log.critical, "scheduler %r: its loop died; please report this", self.name, exc_info=error
+            )
             wrapped = InternalError(f"the scheduler's loop died of {error!r}; please report this")
             wrapped.__cause__ = error
             error = wrapped
+        try:
+            complaint()
+        except BaseException:  # a handler of the program's raised: that mustn't keep anybody waiting
+            pass
         self.failure = error
         self.admits = False
         self.gate.close()
@@ -199,7 +227,11 @@ class Life:
                 act()
             except BaseException as error:
                 self.failure = self.failure or error
-                _log.critical("scheduler %r: its end didn't go well; please report this", self.name, exc_info=True)
+                for deed in (partial(_log.critical, _BAD_END, self.name, exc_info=True), act):
+                    try:
+                        deed()  # the act once more: doing it again does no harm
+                    except BaseException:  # the others are to happen all the same
+                        pass
         self._say_ended()
 
     def _say_ended(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from procsched import wire
-from procsched.core.model import ALONE, Place, Timebase
+from procsched.core.model import ALONE, Place, Run, Timebase
 from procsched.core.roster import SlotState
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from procsched.core.changes import Changes
-    from procsched.core.model import Now, Run
+    from procsched.core.model import Now
     from procsched.core.roster import Roster, Slot
     from procsched.core.timetable import Timetable
     from procsched.pool.api import Pool
@@ -32,14 +32,18 @@ __all__ = ["Offering"]
 
 BUDGET = 1_000_000
 """Work in one offer, ns: a worker's latency to anything else, and long against the 50 µs of a round trip."""
-MOST = 64
+MOST = 128
 """Runs in one offer."""
+LINGER = 250_000
+"""While every worker has enough to do for longer, reports may gather for so long (ns) before they are read. A turn of
+the loop costs as much as ten tiny runs, and each takes the interpreter lock from those who submit and wait."""
 OVERSTAY = 1_000_000
 """A slot without a report for so long gives back what it hasn't claimed."""
 HORIZON = 2_500_000
 """Runs due within this are armed. epoll sleeps in steps of 1 ms; an armed worker as exactly as ``time.sleep``."""
 STEP = 1_000_000_000
 """A wall clock that gains so much between two turns was set, or the machine slept."""
+_MANY = 8
 _LEAST_COST = BUDGET // MOST
 _COST_OF_A_BYTE = 4 * BUDGET // 65536
 """So that an offer's arguments fill at most a quarter of a pipe."""
@@ -140,8 +144,9 @@ class Offering:
             head = self._timetable.queues.head()
             if head is None:
                 return
-            most = min(MOST, BUDGET // head.cost if head.cost < BUDGET else 0)
-            if len(slot.runs) * 4 > most:
+            cost = head.estimate.cost if isinstance(head, Run) and head.estimate is not None else head.cost
+            most = min(MOST, BUDGET // cost if cost < BUDGET else 0)
+            if len(slot.runs) * 2 > most:
                 continue
             room = min(most, self._room(slot))
             if room <= 0:
@@ -179,14 +184,16 @@ class Offering:
             row, payload = run.row, run.payload
             function = payload.function
             functions[function.key] = function
-            timeout = 0
+            timeout, job_id = 0, ""
             flags = wire.WANT_VALUE
             if row is not None:
-                timeout = row.options.timeout or 0
+                timeout, job_id = row.options.timeout or 0, row.id
                 if not self._wants_value(run):
                     flags = 0
             due, planned = run.due if armed else 0, run.planned_wall
-            orders.append((ticket, function.key, due, flags, run.number, run.attempt, planned, timeout, payload.args))
+            orders.append(
+                (ticket, function.key, due, flags, run.number, run.attempt, planned, timeout, job_id, payload.args)
+            )
             if run.expected < late:
                 run.notes = self._why_late(run, now)
         if len(runs) == 1 and runs[0].cost > BUDGET // 2:
@@ -194,6 +201,22 @@ class Offering:
         self.offers = ticket
         self._roster.offered(slot, runs, now.mono, armed=armed)
         self._pool.offer(slot.index, orders, list(functions.values()))
+
+    def linger(self) -> float:
+        """How long reports may be left to gather, in seconds: half of what the worker with the least to do has left."""
+        least = 2 * LINGER
+        busy = False
+        for slot in self._roster:
+            held = len(slot.runs)
+            if held:
+                busy = True
+                if held < _MANY or slot.owes or slot.armed:
+                    return 0.0
+                cost = next(iter(slot.runs.values())).cost
+                if cost > BUDGET:
+                    return 0.0
+                least = min(least, held * cost)
+        return least / 2e9 if busy else 0.0
 
     # -- taking back ----------------------------------------------------------------------------------------------
 
@@ -223,6 +246,8 @@ class Offering:
             if single and not idle:
                 continue
             self.take_back(slot, now)
+            if idle and self._timetable.queues.ready:
+                again = now.mono  # who is free has been served in this turn: nothing else would wake the loop for it
             if (current := slot.current) is not None:  # it has been claimed, so it executes
                 slot.tried = current.ticket
                 if current.place is Place.OFFERED:

@@ -254,26 +254,19 @@ class ProcessScheduler(Executor):
             misfire_grace_time=misfire_grace_time,
             tags=tags,
         )
-        job_id = self._id_for(fn, id)
         arguments, keywords = doorway.arguments(args, kwargs)
-        payload = engine.pool.ship(fn, arguments, keywords, job_id=job_id)
-        row = JobRow(job_id, plan, payload, options)
+        if id is not None:
+            _check_id(id)
+        payload = engine.pool.ship(fn, arguments, keywords)
+        row = JobRow(self._new_id(payload.function.name) if id is None else id, plan, payload, options)
         engine.add(row, replace=bool(replace_existing))
         return Job(engine, row)
 
-    def _id_for(self, fn: object, id: object) -> str:
-        if id is None:
-            from procsched.shipping.callables import short_name
-
-            name, engine = short_name(fn), self._engine
-            while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:
-                continue  # somebody gave that one to a job of his
-            return made
-        if not isinstance(id, str):
-            raise TypeError(f"id must be a str, not {id!r}")
-        if not id:
-            raise ValueError("id must not be empty; leave it out to have one made")
-        return id
+    def _new_id(self, name: str) -> str:
+        engine = self._engine
+        while (made := f"{name}-{engine.next_number()}") in engine.timetable.jobs:
+            continue  # somebody gave that one to a job of his
+        return made
 
     def load(self, path_or_module: str | os.PathLike[str] | ModuleType) -> list[Job]:
         """Schedule the jobs of a task file, all or none, and then call its ``setup(scheduler)``, if it has one.
@@ -301,9 +294,7 @@ class ProcessScheduler(Executor):
     def get_jobs(self, tag: str | None = None) -> list[Job]:
         """The jobs that haven't ended, in the order of scheduling; with ``tag`` only those that have it."""
         self._engine.check_usable()
-        with self._engine.lock:
-            rows = list(self._engine.timetable.jobs.values())
-        return [Job(self._engine, row) for row in rows if tag is None or tag in row.options.tags]
+        return [Job(self._engine, row) for row in self._engine.rows() if tag is None or tag in row.options.tags]
 
     def get_job(self, id: str) -> Job:
         """The job with this id; `JobLookupError` if there is none."""
@@ -401,6 +392,13 @@ class ProcessScheduler(Executor):
         engine = self._engine
         state = "shut down" if engine.closing else "open"
         return f"<{type(self).__name__} {engine.name!r}, {len(engine.roster.slots)} workers, {state}>"
+
+
+def _check_id(id: object) -> None:
+    if not isinstance(id, str):
+        raise TypeError(f"id must be a str, not {id!r}")
+    if not id:
+        raise ValueError("id must not be empty; leave it out to have one made")
 
 
 def _inert_because() -> str | None:

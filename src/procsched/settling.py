@@ -9,12 +9,12 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from procsched import events
-from procsched.core.changes import Changes
+from procsched.core.changes import NO_CHANGES, Changes
 from procsched.core.model import Outcome, Place, Run
 from procsched.core.roster import SlotState
 from procsched.delivery import Settlement
 from procsched.errors import RunAborted, RunTimedOut, WorkerCrashed
-from procsched.ledger import LargeError, instant, job_id_of
+from procsched.ledger import JobNotes, LargeError, instant, job_id_of
 from procsched.records import RunError
 from procsched.series import Expected
 
@@ -39,6 +39,9 @@ class Settling:
         self.open: set[Run] = set()
         """Runs that have started, or that somebody waits for, until they have been told their end. Between two places
         a run is in neither: an error in the loop at that moment mustn't make it forgotten."""
+
+        self.cut_short: set[Run] = set()
+        """Calls whose submit was interrupted: on the books, and perhaps in no queue."""
 
         self.followed: set[JobRow] = set()
         """Jobs whose end somebody wants to be told of."""
@@ -119,57 +122,99 @@ class Settling:
     def reported(self, ended: Sequence[api.Ended]) -> None:
         """Workers tell that attempts have ended."""
         engine = self._engine
+        slots, learn = engine.roster.slots, engine.offering.learn
+        succeeded: list[tuple[Run, api.Ended]] = []
         with engine.lock:  # once for them all
             now = engine.now()
             for event in ended:
-                slot = engine.roster.slots[event.slot]
-                if event.ticket not in slot.runs:
-                    continue  # of a run that was given up; its account is closed
-                run = engine.roster.reported(slot, event.ticket, event.finished)
-                known, run.start = run.start, event.started
-                engine.offering.learn(run, event.finished - event.started)
-                if run.row is None and event.success:
-                    self._call_succeeded(run, event, now, slot.pid, known=known != 0)
+                slot = slots[event.slot]
+                run = slot.reported(event.ticket, event.finished)
+                if run is None:
+                    continue
+                learn(run, event.finished - event.started)
+                if event.success and (run.row is None or run.row.plain):
+                    succeeded.append((run, event))
                 else:
-                    self._attempt_ended(run, event, slot, now, known=known != 0)
-                slot.heavy = event.over_memory
-                if slot.heavy:
-                    engine.staff.weighed(slot)
+                    self._attempt_ended(run, event, slot, now)
+                if event.over_memory or slot.heavy:
+                    slot.heavy = event.over_memory
+                    if slot.heavy:
+                        engine.staff.weighed(slot)
+            if succeeded:
+                self._succeeded(succeeded, now)
 
-    def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now, *, known: bool) -> None:
+    def _attempt_ended(self, run: Run, event: api.Ended, slot: Slot, now: Now) -> None:
+        known, run.start = run.start, event.started
         if not known and self._engine.announcer.wants(events.RunStarted):
             self._announce_start(run, slot.pid)  # it was so short that its start wasn't told by itself
         outcome = Outcome.SUCCEEDED if event.success else Outcome.FAILED
         self._settle(run, outcome, event.finished, now, event.body, None, event=event, pid=slot.pid)
 
-    def _call_succeeded(self, run: Run, event: api.Ended, now: Now, pid: int, *, known: bool) -> None:
-        """`_settle` and `_end` in one, for what by far most runs are where there are many: under the lock."""
+    def _succeeded(self, succeeded: list[tuple[Run, api.Ended]], now: Now) -> None:
+        """`_settle` and `_end` in one, and for many: what nearly all runs are where there are many. Under the lock."""
         engine = self._engine
-        announcer, ledger = engine.announcer, engine.ledger
-        run.place = Place.DONE
-        engine.timetable.admitted -= 1
-        if not run.started:
-            run.started = True
-            ledger.started += 1
-        ledger.counts[Outcome.SUCCEEDED] += 1
-        if announcer.minds_calls:
-            line = ledger.line(
-                run, Outcome.SUCCEEDED, now, run.attempt, event.finished, event.cpu_time, event.max_rss, pid, None,
-                event.size if event.body is not None else None,
-            )  # fmt: skip
-            if not known:
-                engine.dispatcher.announce(events.RunStarted, line)
-            engine.dispatcher.announce(events.RunEnded, line)
-        engine.delivery.give(run.future, event.body)
-        self._let_go(run)
+        ledger, give, forget, slots = engine.ledger, engine.delivery.give, self.open.discard, engine.roster.slots
+        announce, offset = engine.dispatcher.announce, now.wall - now.mono
+        minds, minds_starts = engine.announcer.minds_successes, engine.announcer.minds_starts
+        settle_slot, draw = engine.timetable.settle_slot, random.random()
+        calls = done = 0
+        for run, event in succeeded:
+            row, future, was_started, changes = run.row, run.future, run.started, NO_CHANGES
+            if row is None:
+                calls += 1
+                run.place = Place.DONE
+                run.started = True
+                name = run.payload.function.name
+            else:
+                settled = settle_slot(run, event.finished, now, draw) if future is None else None
+                if settled is None:
+                    self._attempt_ended(run, event, slots[event.slot], now)
+                    continue
+                changes = settled
+                name = row.id
+            ledger.started += not was_started
+            done += 1
+            if row is not None or minds or minds_starts:
+                # A tuple of what there is, of which the whole line is made if somebody looks at it.
+                size = event.size if event.body is not None else None
+                held_by = run.notes or ""
+                if run.was_held:
+                    held_by = f"max_instances; {held_by}" if held_by else "max_instances"
+                pid = slots[event.slot].pid
+                line = (
+                    name, run.number, run.generation, run.planned_wall, event.started, event.finished, run.expected,
+                    run.noticed, offset, event.cpu_time, event.max_rss, event.slot, pid, size, held_by,
+                )  # fmt: skip
+                if row is not None:
+                    if row.notes is None:
+                        row.notes = JobNotes()
+                    row.notes.add_success(line)
+                if minds_starts and not run.start:
+                    announce(events.RunStarted, line)
+                if minds:
+                    announce(events.RunEnded, line)
+            if future is not None:
+                future._run = None
+                give(future, event.body)
+            if run.followers:
+                told = Settlement([*run.followers], Outcome.SUCCEEDED, event.body, None, engine.pool.decode)
+                engine.delivery.put(told)
+                run.followers = []  # now: an error in between mustn't make them forgotten
+            run.future = run.payload = run.estimate = run.notes = None
+            forget(run)
+            if changes is not NO_CHANGES:
+                self.note(changes, now)
+        engine.timetable.admitted -= calls
+        ledger.counts[Outcome.SUCCEEDED] += done
+        engine.gate.release(calls)
 
     def _let_go(self, run: Run) -> None:
         """The run has ended, and everybody who waits has been thought of: it lets go of all that it held."""
         if run.future is not None:
-            run.future.let_go()
+            run.future._run = None
         if run.row is None:
             self._engine.gate.release()
-        run.future = run.payload = run.last = run.notes = None
+        run.future = run.payload = run.estimate = run.last = run.notes = None
         self.open.discard(run)
 
     def lost(self, event: api.Died, run: Run, doomed: str | None, now: Now) -> None:
@@ -253,9 +298,9 @@ class Settling:
         futures = run.followers
         if run.future is not None:
             futures = [run.future, *futures]
-        run.followers = []
         if futures:
             engine.delivery.put(Settlement(futures, outcome, body, error, engine.pool.decode))
+        run.followers = []  # now: an error in between mustn't make them forgotten
         if outcome is not Outcome.SUCCEEDED or engine.announcer.minds_successes:
             engine.dispatcher.announce(events.RunEnded, line)
         self._let_go(run)
@@ -307,7 +352,7 @@ class Settling:
         with engine.lock:
             followers, run.followers = run.followers, []
             row.notes.waiters[:0] = [follower for follower in followers if not isinstance(follower, Expected)]
-            over = engine.timetable.jobs.get(row.id) is not row
+            over = not engine.timetable.jobs.is_living(row)
         if over:
             self.job_over(row)
 
@@ -317,29 +362,35 @@ class Settling:
         if row.notes is None:
             return
         with engine.lock:
-            self.followed.discard(row)
-            waiters, row.notes.waiters = row.notes.waiters, []
-            series = row.notes.readers()
+            waiters, series = row.notes.waiters, row.notes.readers()
         if waiters:
-            engine.delivery.put(Settlement(waiters, Outcome.CANCELLED, None, None, engine.pool.decode))
+            engine.delivery.put(Settlement([*waiters], Outcome.CANCELLED, None, None, engine.pool.decode))
         for reader in series:
             engine.delivery.put(reader.end)  # behind the results that are still to come
+        # Only now, so that an error on the way here leaves it to `fail_all`; to be told twice does no harm.
+        with engine.lock:
+            row.notes.waiters = []
+            self.followed.discard(row)
 
     def find_forgotten(self, now: Now) -> None:
         """After an interrupted change: what it had ended, or taken out of the table, without getting to say so."""
         engine, changes = self._engine, Changes()
+        cut_short = self.cut_short.copy()
         with engine.lock:
             jobs = engine.timetable.jobs
             alive = {run for run in engine.timetable.queues.items() if isinstance(run, Run)}
-            alive.update(engine.roster.holding(), *(row.live for row in jobs.values()))
+            alive.update(engine.roster.holding(), *(row.live for row in jobs.rows()))
             for run in sorted(self.open - alive, key=lambda run: run.number):
+                if run.row is None and run.place is Place.POSTED and run not in cut_short:
+                    continue  # its thread is just about to put it into the queue
                 if run.started:
                     changes.ended.append(run)
-                elif run.planned is not None and run.row is not None and jobs.get(run.row.id) is run.row:
+                elif run.planned is not None and run.row is not None and jobs.is_living(run.row):
                     changes.unmade.append(run)
                 else:
                     changes.cancelled.append(run)
-            over = [row for row in self.followed if jobs.get(row.id) is not row]
+            over = [row for row in self.followed if not jobs.is_living(row)]
+        self.cut_short -= cut_short
         self.note(changes, now)
         for row in over:
             self.job_over(row)
@@ -369,20 +420,34 @@ class Settling:
         engine = self._engine
         now = engine.now()
         with engine.lock:
-            rows = list(engine.timetable.jobs.values())
+            rows = list(dict.fromkeys([*engine.timetable.jobs.rows(), *self.followed]))
             runs = dict.fromkeys(self.open)
             waiting = [item for item in engine.timetable.queues.items() if isinstance(item, Run)]
             for row in rows:
                 waiting += row.live
             runs.update(dict.fromkeys(run for run in waiting + engine.roster.holding() if run.place is not Place.DONE))
-        for run in runs:
-            run.place = Place.DONE
-            if run.started:
-                line = engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
-                with engine.lock:
-                    engine.ledger.end(run, Outcome.ABORTED, line)
-                self._end(run, Outcome.ABORTED, line, None, error)
-            else:
-                self._end_unstarted(run, Outcome.CANCELLED, now, error)
-        for row in rows:
-            self.job_over(row)
+        failed: BaseException | None = None
+        for deed, item in [*((self._fail, run) for run in runs), *((self._fail_job, row) for row in rows)]:
+            try:
+                deed(item, now, error)
+            except BaseException as reason:  # whatever is wrong with that one, the others are told
+                failed = reason
+        with engine.lock:
+            engine.ledger.close()
+        if failed is not None:
+            raise failed
+
+    def _fail(self, run: Any, now: Now, error: BaseException) -> None:
+        if run.payload is None:
+            return  # it has been told already
+        run.place = Place.DONE
+        if run.started:
+            line = self._engine.ledger.line(run, Outcome.ABORTED, now, run.attempt, now.mono)
+            with self._engine.lock:
+                self._engine.ledger.end(run, Outcome.ABORTED, line)
+            self._end(run, Outcome.ABORTED, line, None, error)
+        else:
+            self._end_unstarted(run, Outcome.CANCELLED, now, error)
+
+    def _fail_job(self, row: Any, now: Now, error: BaseException) -> None:
+        self.job_over(row)

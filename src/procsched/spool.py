@@ -61,7 +61,8 @@ def anonymous_file(name: str = "procsched") -> int:
     create = getattr(os, "memfd_create", None)
     if create is not None:
         try:
-            return above_standard(int(create(name, _CLOEXEC | _SEALABLE)))
+            fd = int(create(name, _CLOEXEC | _SEALABLE))
+            return fd if fd > 2 else above_standard(fd)
         except OSError as error:
             import errno
 

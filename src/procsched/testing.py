@@ -159,11 +159,9 @@ class InlinePool:
 
     # -- callers' threads
 
-    def ship(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
-    ) -> Payload:
+    def ship(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         if self._strict:
-            payload = ship(fn, args, kwargs, job_id=job_id)
+            payload = ship(fn, args, kwargs)
             call: Any = _PickledCall(payload)
             return Payload(payload.function, call)
         refuse_what_never_runs(fn)
@@ -172,7 +170,7 @@ class InlinePool:
                 kind = type(argument).__name__
                 raise NotShippable(f"a {kind} can't be an argument: a worker could only pretend to use it")
         live: Any = _LiveCall(fn, args, kwargs)
-        return Payload(Function(b"", False, short_name(fn), job_id), live)
+        return Payload(Function(b"", False, short_name(fn)), live)
 
     def decode(self, outcome: Outcome, body: object) -> object:
         value = body.value if isinstance(body, _Value) else None
@@ -225,7 +223,7 @@ class InlinePool:
     def kill(self, slot: int) -> None:
         self._bury(slot, retired=False)
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         if not self._events and not self._run_next() and timeout != 0:
             self._woken.wait(timeout)
         self._woken.clear()
@@ -272,12 +270,12 @@ class InlinePool:
         return False
 
     def _execute(self, slot: int, order: tuple[Any, ...]) -> None:
-        ticket, key, _due, flags, number, attempt, planned, timeout, call = order
+        ticket, key, _due, flags, number, attempt, planned, timeout, job, call = order
         function = self._jobs[key]
         started = self._now()
         self._events.append(Started(slot, ticket, started))
-        job_id = function.job_id or f"{function.name}-{number}"
-        outer = context._run
+        job_id = job or f"{function.name}-{number}"
+        outer = context.peek()
         context.enter(context.CurrentRun(job_id, number, attempt, planned, timeout, 0, self._should_stop, None, ticket))
         body: Any = None
         try:

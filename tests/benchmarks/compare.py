@@ -1,116 +1,76 @@
-"""The scheduler beside its peers, in one run on this machine: ``tests/benchmarks/compare.py``, or ``tox -e bench``.
+"""procsched beside its peers and the bare limits: ``python tests/benchmarks/compare.py [subject ...]``.
 
-Trust the ratios, not the absolute numbers: all that is compared is measured within a few seconds.
+Prints a markdown table per subject; with ``--write`` they go into ``docs/performance.md`` as well. Trust ratios, not
+absolute figures: what stands in one table was measured in turn, within a few minutes.
 """
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import statistics
-import subprocess
+import argparse
+import importlib
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, wait
-from os import getpid as nothing
 
-from procsched import After, FixedRate, ProcessScheduler, RunEnded
+import provenance
+from harness import Plan
 
-WORKERS = 2
-
-
-def rate(count: int, work: Callable[[int], object]) -> float:
-    """Calls a second, the better of two rounds."""
-    best = 0.0
-    for _ in range(2):
-        gc.collect()
-        begin = time.perf_counter()
-        work(count)
-        best = max(best, count / (time.perf_counter() - begin))
-    return best
-
-
-def row(name: str, value: float, unit: str, other: float | None = None) -> None:
-    ratio = f"{value / other:8.2f} x" if other else ""
-    print(f"  {name:44} {value:12,.0f} {unit:8} {ratio}", flush=True)
+SUBJECTS = [
+    "calls",
+    "recurring",
+    "lateness",
+    "cancelling",
+    "overstay",
+    "million",
+    "idle",
+    "restart",
+    "arrays",
+    "orphans",
+    "importing",
+    "fairness",
+]
 
 
-def throughput() -> None:
-    print(f"no-op calls with their results, {WORKERS} workers; against multiprocessing.Pool")
-    with multiprocessing.get_context("forkserver").Pool(WORKERS) as pool:
-        pool.apply(nothing)
-        peer = rate(20_000, lambda n: [result.get() for result in [pool.apply_async(nothing) for _ in range(n)]])
-    row("multiprocessing.Pool.apply_async", peer, "calls/s")
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("forkserver")) as executor:
-        executor.submit(nothing).result()
-        row("concurrent.futures, in order", rate(5_000, lambda n: in_order(executor, n)), "calls/s", peer)
-    with ProcessScheduler(WORKERS) as scheduler:
-        scheduler.submit(nothing).result()
-        row("procsched, in order", rate(60_000, lambda n: in_order(scheduler, n)), "calls/s", peer)
-        row("procsched, concurrent.futures.wait", rate(60_000, lambda n: waited(scheduler, n)), "calls/s", peer)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("subjects", nargs="*", metavar="subject", help=f"of: {', '.join(SUBJECTS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="a smoke test, its figures mean nothing")
+    parser.add_argument("--rounds", type=int, default=None, help="of every side, in turn (3; in quick mode 1)")
+    parser.add_argument("--seconds", type=float, help="to watch what is idle or unfair (65 and 30; in quick mode 1)")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
+    options = parser.parse_args()
+    if unknown := set(options.subjects) - set(SUBJECTS):
+        parser.error(f"no such subject: {', '.join(sorted(unknown))}")
+    if options.write and options.quick:
+        parser.error("figures of --quick mean nothing: they aren't written")
+    rounds = options.rounds or (1 if options.quick else 3)
+    plan = Plan(options.quick, rounds, options.seconds or (1.0 if options.quick else None))
+    broken: list[str] = []
+    print(provenance.machine())
+    for name in options.subjects or SUBJECTS:
+        subject = importlib.import_module(name)
+        print(f"{subject.TITLE} ({name})", file=sys.stderr, flush=True)
+        noise, begin = provenance.Noise(), time.monotonic()
+        tables = subject.tables(plan)
+        text = "\n".join(table.markdown() for table in tables)
+        broken += [f"{name}: {what}" for table in tables for what in table.broken]
+        command = " ".join(["tests/benchmarks/compare.py", name, *_given(options)])
+        text += f"\n{provenance.line(command, noise, time.monotonic() - begin)}\n"
+        print(f"\n## {subject.TITLE}\n\n{text}", flush=True)
+        if options.write:
+            provenance.write(name, text)
+    if options.write:
+        provenance.write("machine", provenance.machine())
+    for what in broken:
+        print(f"broken: {what}", file=sys.stderr)
+    return 1 if broken else 0
 
 
-def in_order(executor: ProcessPoolExecutor | ProcessScheduler, count: int) -> None:
-    for future in [executor.submit(nothing) for _ in range(count)]:
-        future.result()
-
-
-def waited(scheduler: ProcessScheduler, count: int) -> None:
-    wait([scheduler.submit(nothing) for _ in range(count)])
-
-
-def lateness() -> None:
-    print("lateness of starts on an idle pool, and of a bare time.sleep loop")
-    for frequency in (20, 200, 1000):
-        count = min(2 * frequency, 1000)
-        bare = sleep_lateness(frequency, count)
-        late: list[float] = []
-        with ProcessScheduler(WORKERS) as scheduler:
-            scheduler.submit(nothing).result()
-            scheduler.subscribe(lambda event, late=late: late.append(event.record.lateness), RunEnded)
-            scheduler.schedule(nothing, FixedRate(1 / frequency, initial_delay=0.1).times(count)).wait()
-        for name, values in (("time.sleep", bare), ("procsched", late)):
-            values.sort()
-            p50, p99 = statistics.median(values), values[int(len(values) * 0.99) - 1]
-            print(f"  {frequency:5} Hz  {name:12} p50 {p50 * 1e6:8.0f} us   p99 {p99 * 1e6:8.0f} us", flush=True)
-
-
-def sleep_lateness(frequency: int, count: int) -> list[float]:
-    late = []
-    due = time.monotonic()
-    for _ in range(count):
-        due += 1 / frequency
-        time.sleep(max(0.0, due - time.monotonic()))
-        late.append(time.monotonic() - due)
-    return late
-
-
-def jobs(count: int = 200_000) -> None:
-    print(f"{count:,} jobs, a day away")
-    with ProcessScheduler(WORKERS) as scheduler:
-        when = After("1d")
-        begin = time.perf_counter()
-        handles = [scheduler.schedule(nothing, when) for _ in range(count)]
-        row("schedule", count / (time.perf_counter() - begin), "jobs/s")
-        begin = time.perf_counter()
-        for handle in handles:
-            handle.cancel()
-        row("cancel", count / (time.perf_counter() - begin), "jobs/s")
-
-
-def imports() -> None:
-    print("import")
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", ""], check=True)
-    bare = time.perf_counter() - begin
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import procsched"], check=True)
-    row("import procsched, beyond a bare interpreter", (time.perf_counter() - begin - bare) * 1e6, "us")
+def _given(options: argparse.Namespace) -> list[str]:
+    words = ["--quick"] if options.quick else []
+    words += [f"--rounds {options.rounds}"] if options.rounds else []
+    words += [f"--seconds {options.seconds:g}"] if options.seconds else []
+    return words
 
 
 if __name__ == "__main__":
-    imports()
-    throughput()
-    lateness()
-    jobs()
+    sys.exit(main())

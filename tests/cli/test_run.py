@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Fixture = Callable[..., Any]
 
 TWO_JOBS = """
@@ -38,6 +40,7 @@ def test_one_line_per_run_and_a_table(run: Fixture, write: Fixture) -> None:
     assert table[3].split()[:3] == ["a-report", "1", "1"]
 
 
+@pytest.mark.case("B91")
 def test_a_failure_is_shown_with_both_tracebacks(run: Fixture, write: Fixture) -> None:
     """On stderr, by default: job, run, pid, and where in the user's file."""
     path = write(TWO_JOBS)
@@ -55,6 +58,7 @@ def test_it_ends_after_a_time(run: Fixture, write: Fixture) -> None:
     assert "stopping" in program.stderr
 
 
+@pytest.mark.case("B28")
 def test_it_runs_from_anywhere_with_what_is_beside_the_file(run: Fixture, write: Fixture, tmp_path: Path) -> None:
     """A sibling module, a constant, a dataclass, a helper function: all of them by the file's own name."""
     write("def double(x): return 2 * x", "elsewhere/helpers.py", head="")
@@ -82,6 +86,7 @@ def test_it_runs_from_anywhere_with_what_is_beside_the_file(run: Fixture, write:
     assert "result 42 tasks" in program.stdout
 
 
+@pytest.mark.case("B30")
 def test_the_file_is_imported_once_per_process(run: Fixture, write: Fixture, tmp_path: Path) -> None:
     """Once here and once in each worker that came up in time, however many runs there are."""
     path = write("""
@@ -100,6 +105,7 @@ def test_the_file_is_imported_once_per_process(run: Fixture, write: Fixture, tmp
     assert len(pids) in (2, 3)
 
 
+@pytest.mark.case("B31")
 def test_an_unguarded_main_starts_no_second_scheduler(run: Fixture, write: Fixture, tmp_path: Path) -> None:
     """Neither here nor in a worker: what was defined before it is what there is."""
     path = write("""
@@ -176,6 +182,7 @@ def test_logging_of_runs_arrives_with_its_run(run: Fixture, write: Fixture) -> N
     assert quiet.stderr == ""
 
 
+@pytest.mark.case("B119")
 def test_a_second_instance_is_refused(start: Fixture, run: Fixture, write: Fixture, tmp_path: Path) -> None:
     """While the first lives; afterwards the lock is free, though its file is still there."""
     path = write("@job(After('1h'))\ndef work(): ...")
@@ -189,6 +196,7 @@ def test_a_second_instance_is_refused(start: Fixture, run: Fixture, write: Fixtu
     run("run", path, "--single-instance", tmp_path / "lock", "--for", "10ms")
 
 
+@pytest.mark.case("B12")
 def test_a_lost_worker_is_a_detail(run: Fixture, write: Fixture) -> None:
     """The run that it executed is told with signal and seconds; the others go on; exit status 0."""
     path = write("""
@@ -207,6 +215,7 @@ def test_a_lost_worker_is_a_detail(run: Fixture, write: Fixture) -> None:
     assert "other     #5     succeeded" in program.stderr
 
 
+@pytest.mark.case("B12", "B13")
 def test_workers_that_cannot_start_end_it_loudly(run: Fixture, write: Fixture) -> None:
     """A file that loads here and in no worker: the reason once, exit status 3, no endless restarts."""
     path = write("""
@@ -235,3 +244,32 @@ def test_a_reader_that_goes_away_is_no_error(write: Fixture) -> None:
             words = program.stderr.read()
         assert program.returncode == 0, words
         assert "BrokenPipe" not in words
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_run_that_prints_for_nobody_ends_it(write: Fixture, orderly: bool) -> None:
+    """``procsched run … | head -1``: as other programs end by SIGPIPE, but runs that execute may finish."""
+    path = write(f"""
+        import time
+        from pathlib import Path
+        begun = Path(__file__).with_name("begun")
+
+        @job(FixedDelay("10ms"))
+        def loud(): begun.exists() and print("a line")
+
+        @job(After(0), id="long")
+        def long():
+            begun.touch()
+            while not ({orderly} and current_run().should_stop()): time.sleep(0.01)
+    """)
+    command = [sys.executable, "-m", "procsched", "run", str(path), "--workers", "2"]
+    command += [] if orderly else ["--grace", "10ms"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None and program.stderr is not None
+        assert program.stdout.readline() == "a line\n"
+        program.stdout.close()
+        words = program.stderr.read()
+    assert program.returncode == (141 if orderly else 1), words
+    assert "stopping (nobody reads stdout any more)" in words
+    assert re.search(r"long +#1 +" + ("succeeded" if orderly else "aborted"), words)
+    assert words.count("Traceback") <= 3  # those that printed in the meantime

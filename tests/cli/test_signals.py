@@ -20,6 +20,7 @@ both = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
 @both
+@pytest.mark.case("B39")
 def test_idle_it_ends_within_a_second(start: Fixture, write: Fixture, number: int) -> None:
     """One line says so, no traceback, exit status 0."""
     program = start("run", write("@job(After('1h'))\ndef work(): ..."), "--workers", 4)
@@ -70,6 +71,7 @@ def test_after_the_grace_time_it_is_ended(start: Fixture, write: Fixture, latch:
         (signal.SIGTERM, signal.SIGINT, 130),
     ],
 )
+@pytest.mark.case("B41")
 def test_the_second_one_ends_it_at_once(start: Fixture, write: Fixture, first: int, second: int, status: int) -> None:
     """Also a run that never gives up, with the programs that it started."""
     path = write("""
@@ -96,6 +98,7 @@ def test_the_second_one_ends_it_at_once(start: Fixture, write: Fixture, first: i
 
 
 @both
+@pytest.mark.case("B42")
 def test_workers_leave_the_decision_to_the_parent(start: Fixture, write: Fixture, latch: Any, number: int) -> None:
     """A service manager that signals every process of the tree gets the same orderly end."""
     program = start("run", write(f"@job(After(0))\ndef work(): {latch.code}"), "--workers", 2)
@@ -109,6 +112,7 @@ def test_workers_leave_the_decision_to_the_parent(start: Fixture, write: Fixture
     assert "Traceback" not in program.stderr
 
 
+@pytest.mark.case("B39")
 def test_ctrl_c_of_a_terminal(start: Fixture, write: Fixture, latch: Any) -> None:
     """A terminal signals the whole foreground group."""
     program = start("run", write(f"@job(After(0))\ndef work(): {latch.code}"), "--workers", 2)
@@ -172,6 +176,7 @@ def _until_full(descriptor: int) -> None:
 
 @both
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare of util-linux")
+@pytest.mark.case("B43")
 def test_as_process_1_of_a_container(start: Fixture, write: Fixture, latch: Any, number: int) -> None:
     """Which has no default actions for signals, and whose end ends everything."""
     before = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]

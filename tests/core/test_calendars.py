@@ -132,6 +132,7 @@ times_of_day = st.one_of(
 @example(("America/Nuuk", "2024-03-31"), [time(0), time(23, 30)], set(range(7)))
 @example(("America/Nuuk", "2024-03-31"), [time(23, 30)], {5})
 @example(("Asia/Pyongyang", "2018-05-05"), [time(23, 45)], set(range(7)))
+@pytest.mark.case("B69", "B70")
 def test_daily_is_what_the_clocks_say(change: tuple[str, str], times: list[time], weekdays: set[int]) -> None:
     """Each time once on each date that there was, around every odd change of clocks."""
     days = ",".join(calendars._DAYS[day] for day in weekdays)
@@ -324,6 +325,7 @@ def test_a_short_summer_time_is_not_overlooked() -> None:
     assert Cron("* 23 14 10 *", "America/Recife").first(utc(2000, 10, 7)) == utc(2000, 10, 15, 1)
 
 
+@pytest.mark.case("B69")
 def test_midnight_in_los_angeles_in_march_2022() -> None:
     """One run on every date across the change, each at its own offset."""
     expected = [utc(2022, 3, day, 8) for day in (11, 12, 13)] + [utc(2022, 3, day, 7) for day in (14, 15, 16)]
@@ -349,6 +351,7 @@ def test_midnight_in_los_angeles_in_march_2022() -> None:
         ("Pacific/Apia", (2011, 12, 31), ["00:00", "12:00"], [(2011, 12, 30, 10), (2011, 12, 30, 22)]),
     ],
 )
+@pytest.mark.case("B70")
 def test_days_of_change_by_hand(zone: str, date_: Any, times: list[str], expected: list[Any]) -> None:
     """The well-known ones, worked out on paper."""
     day = date(*date_)

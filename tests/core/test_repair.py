@@ -13,6 +13,7 @@ from driving import MONO, SECOND, Driver
 from interrupting import interrupted
 
 import procsched.core
+from procsched.core.jobtable import default_options
 from procsched.core.model import JobOptions, JobRow, JobState, Outcome, Place, Run
 from procsched.core.repair import repair
 from procsched.core.retry import Retry
@@ -20,6 +21,7 @@ from procsched.core.schedules import After, FixedRate
 
 CORE = str(Path(procsched.core.__file__).parent)
 RATE = FixedRate(10)
+LATER = FixedRate("20s", initial_delay="20s")
 NOTHING = RATE.until(datetime(2000, 1, 1, tzinfo=UTC))
 
 
@@ -65,7 +67,7 @@ class World:
     def drain(self) -> None:
         """Everything that was begun comes to its end, and every job that isn't paused makes another run."""
         driver, table = self.driver, self.driver.table
-        extras = {run.row.id for row in table.jobs.values() for run in row.live if run.row and run.planned is None}
+        extras = {run.row.id for row in table.jobs.rows() for run in row.live if run.row and run.planned is None}
         for run in self.in_hand:
             driver.end(run)
         ran: set[str] = set()
@@ -75,17 +77,25 @@ class World:
                 if run.row is not None and run.attempt == 1:
                     ran.add(run.row.id)
                 driver.end(run)
-        for row in list(table.jobs.values()):
+        for row in list(table.jobs.rows()):
             if row.state is JobState.PAUSED:
                 assert row.id not in ran or row.id in extras, "a paused job ran"
             else:
                 assert row.id in ran, "a job makes no further run"
             assert row.state is JobState.PAUSED or row.schedule.limit is None, "a job doesn't end"
         assert table.ghosts == {}
-        for row in list(table.jobs.values()):
+        for row in list(table.jobs.rows()):
             table.cancel(row, driver.now)
         table.check_valid()
         assert (table.calls, table.live, list(table.queues.items())) == (0, 0, [])
+
+
+class Atoms:
+    """What a job at rest may have as its payload."""
+
+    def __init__(self, function: object = print, args: bytes = b"") -> None:
+        self.function = function
+        self.args = args
 
 
 def changes_of(world: World) -> dict[str, Callable[[], Any]]:
@@ -104,6 +114,12 @@ def changes_of(world: World) -> dict[str, Callable[[], Any]]:
         deeds[f"run now {name}"] = lambda row=row: table.run_now(row, now)
     deeds["cancel the last extra run"] = lambda: table.drop(rows["over"].extra, now)  # type: ignore[arg-type]
     deeds["reschedule to nothing"] = lambda: table.reschedule(rows["timer"], NOTHING, now)
+    resting = JobRow("rests", LATER, Atoms(), default_options(2))
+    table.lay_down(resting, now)
+    deeds["cancel resting"] = lambda: table.cancel_resting(resting)
+    deeds["wake resting"] = lambda: table.jobs.get("rests")
+    new = JobRow("new", LATER, Atoms(), default_options(2))
+    deeds["lay down"] = lambda: table.lay_down(new, now)
     deeds["add"] = lambda: table.add(JobRow("new", RATE, object(), JobOptions()), now)
     call = Run(None, object(), 2, now.mono, now.wall)
     deeds["submit"] = lambda: table.submit(call, now)
@@ -155,11 +171,11 @@ def test_what_is_whole_is_left_as_it_is() -> None:
     """Nothing ends, nothing is planned anew."""
     world = World()
     table = world.driver.table
-    before = [(row.id, row.place, row.planned, row.entry, row.hands, set(row.live)) for row in table.jobs.values()]
+    before = [(row.id, row.place, row.planned, row.entry, row.hands, set(row.live)) for row in table.jobs.rows()]
     counts = (table.calls, table.live, dict(table.ghosts), set(table.paused), len(list(table.queues.items())))
     changes = repair(table, world.in_hand, world.driver.now)
     assert not (changes.cancelled or changes.ended or changes.finished or changes.paused)
-    after = [(row.id, row.place, row.planned, row.entry, row.hands, set(row.live)) for row in table.jobs.values()]
+    after = [(row.id, row.place, row.planned, row.entry, row.hands, set(row.live)) for row in table.jobs.rows()]
     assert before == after
     assert counts == (table.calls, table.live, table.ghosts, table.paused, len(list(table.queues.items())))
 

@@ -28,7 +28,7 @@ def test_a_slot_is_free_when_it_is_up_and_empty(roster: Roster) -> None:
     assert [slot.index for slot in roster.free_slots()] == [0, 1]
     roster.offered(roster[0], [run(1)], 5)
     assert [slot.index for slot in roster.free_slots()] == [1]
-    roster.reported(roster[0], 1, 9)
+    roster[0].reported(1, 9)
     assert [slot.index for slot in roster.free_slots()] == [0, 1]
     assert (roster[0].runs_done, roster[0].progress) == (1, 9)
 
@@ -38,7 +38,7 @@ def test_a_slot_that_owes_an_acknowledgement_is_not_free(roster: Roster) -> None
     runs = [run(1), run(2), run(3)]
     roster.offered(roster[0], runs, 0)
     assert roster.withdrawn(roster[0], [2, 3]) == runs[1:]
-    roster.reported(roster[0], 1, 1)
+    roster[0].reported(1, 1)
     assert not roster[0].free
     roster.acknowledged(roster[0])
     assert roster[0].free

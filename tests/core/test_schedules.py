@@ -118,6 +118,7 @@ def test_fixed_delay_counts_from_the_end() -> None:
 
 @pytest.mark.parametrize("kind", [FixedRate, FixedDelay])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e-9, True, "5", None, timedelta(0), "999ns"])
+@pytest.mark.case("B64")
 def test_senseless_periods_raise_at_once(kind: Any, value: Any) -> None:
     """Among them those so short that only the parent would be busy. The message names argument and way out."""
     with pytest.raises((ValueError, TypeError), match=rf"^{kind.__name__}\(\) (period|delay) is .*(give|write) "):

@@ -6,9 +6,9 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from driving import SECOND, WALL, Driver
+from driving import MONO, SECOND, WALL, Driver
 
-from procsched.core.model import JobRow, JobState, Missed, Outcome, Place, ReadyOrder, Run, Timebase
+from procsched.core.model import JobOptions, JobRow, JobState, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase
 from procsched.core.retry import Retry
 from procsched.core.schedules import After, At, FixedDelay, FixedRate, Schedule
 from procsched.core.slots import ScheduleFailed
@@ -198,6 +198,7 @@ def test_priority_order_is_asked_for() -> None:
     assert [run.row.id for run in driver.at(5).take(10) if run.row] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.case("B108")
 def test_a_thousand_jobs_due_together_go_first_come_first_served() -> None:
     """Ties are served in the order of arrival, and what they carry is never compared."""
     driver = Driver()
@@ -279,6 +280,7 @@ def test_max_instances_bounds_how_many_overlap() -> None:
 
 
 @pytest.mark.parametrize("missed", list(Missed))
+@pytest.mark.case("B76")
 def test_an_id_never_overlaps_across_generations(missed: Missed) -> None:
     """A replaced job's run executes until 13: the new generation's slot of 10 waits for it, late, not missed."""
     driver = Driver()
@@ -389,6 +391,7 @@ def test_a_due_slot_leaves_a_record_when_its_job_is_cancelled() -> None:
     assert driver.table.cancel(driver.add(rate(initial_delay=1)), driver.now).cancelled == []
 
 
+@pytest.mark.case("B104")
 def test_cancelling_lets_go_of_function_and_arguments() -> None:
     """The row keeps no payload."""
     driver = Driver()
@@ -408,6 +411,7 @@ def test_a_run_in_a_workers_hands_is_named_for_taking_back() -> None:
 
 
 @pytest.mark.parametrize("count", [100_000])
+@pytest.mark.case("B104")
 def test_the_heap_stays_small_however_much_is_cancelled(count: int) -> None:
     """A hundred thousand times schedule and cancel, beside ten jobs that stay: the heap holds a few dozen entries."""
     driver = Driver()
@@ -417,7 +421,7 @@ def test_the_heap_stays_small_however_much_is_cancelled(count: int) -> None:
     table, most = driver.table, 0
     heap = table.queues._mono
     for _ in range(count):
-        row = JobRow("goes", schedule, None, driver.table.jobs["stays 0"].options)
+        row = JobRow("goes", schedule, None, JobOptions())
         table.add(row, driver.now)
         table.cancel(row, driver.now)
         most = max(most, len(heap._entries))
@@ -553,7 +557,7 @@ def test_a_job_ends_with_its_last_run_also_when_that_is_a_cancelled_extra() -> N
     driver.end(run)
     assert row.state is JobState.SCHEDULED
     changes = driver.table.drop(extra, driver.now)
-    assert (changes.finished, row.state, driver.table.jobs) == ([row], JobState.FINISHED, {})
+    assert (changes.finished, row.state, driver.table.jobs.rows()) == ([row], JobState.FINISHED, [])
 
 
 def test_reschedule_starts_anew() -> None:
@@ -626,7 +630,7 @@ def test_times_bounds_the_runs() -> None:
     driver = Driver()
     row = driver.add(rate().times(3))
     assert driver.trace(until=100) == ["0", "10", "20"]
-    assert (row.state, driver.table.jobs) == (JobState.FINISHED, {})
+    assert (row.state, driver.table.jobs.rows()) == (JobState.FINISHED, [])
 
 
 @pytest.mark.parametrize("instances", [1, 2])
@@ -801,7 +805,7 @@ def test_a_schedule_that_raises_at_once_registers_nothing() -> None:
     row = driver.add(rate())
     with pytest.raises(ScheduleFailed):
         driver.add(Never())
-    assert driver.table.jobs == {"job": row}
+    assert driver.table.jobs.rows() == [row]
     with pytest.raises(ScheduleFailed):
         driver.table.reschedule(row, Never(), driver.now)
     assert driver.trace(until=10) == ["0", "10"]
@@ -811,6 +815,7 @@ def test_a_schedule_that_raises_at_once_registers_nothing() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1, -2, 24 * 365, -8 * 365 * 24])
+@pytest.mark.case("B66", "B67")
 def test_a_step_of_the_wall_clock_moves_no_interval(hours: int) -> None:
     """Monotonic jobs and delayed calls go on as if nothing had happened."""
     driver = Driver()
@@ -993,3 +998,21 @@ def test_exhaustive_small_worlds_keep_the_order_of_calls() -> None:
                 (run,) = driver.take()
             out.append(run)
         assert out == calls
+
+
+def test_a_crowd_that_is_due_at_once_comes_in_turns() -> None:
+    """So that no turn of the loop takes long; in the order of their due times; and nothing is left out."""
+    driver = Driver()
+    for number in range(5_000):
+        row = JobRow(f"job-{number}", After(10 + (4_999 - number) / 1000), object(), JobOptions())
+        driver.table.add(row, driver.now)
+    driver.now = Now(MONO + 60 * SECOND, driver.now.wall)
+    driver.table.promote(driver.now)
+    assert 0 < driver.table.queues.ready < 5_000
+    wakeup = driver.table.queues.next_wakeup(driver.now)
+    assert wakeup is not None and wakeup <= driver.now.mono, "the loop would sleep over the rest"
+    taken = driver.take(5_000)
+    while driver.table.queues.timers or driver.table.queues.ready:
+        driver.table.promote(driver.now)
+        taken += driver.take(5_000)
+    assert [run.row.id for run in taken if run.row] == [f"job-{number}" for number in reversed(range(5_000))]

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from shadow import HOUR, RETRIES, SECOND, Effects, Plan, Shadow, ShadowJob, ShadowRun
 
 from procsched.core.changes import Changes
+from procsched.core.jobtable import default_options
 from procsched.core.model import ALONE, JobOptions, JobRow, Missed, Now, Outcome, Place, ReadyOrder, Run, Timebase
 from procsched.core.roster import Roster
 from procsched.core.timetable import Timetable
@@ -86,6 +87,14 @@ def options(draw: Callable[[Any], Any]) -> JobOptions:
     )
 
 
+class Payload:
+    """Of atoms, but for its function: such jobs rest."""
+
+    def __init__(self, function: object = print, args: bytes = b"args") -> None:
+        self.function = function
+        self.args = args
+
+
 class TimetableMachine(RuleBasedStateMachine):
     """Two accounts of one world: the timetable with its roster, and the shadow."""
 
@@ -146,7 +155,9 @@ class TimetableMachine(RuleBasedStateMachine):
     @invariant()
     def jobs_agree(self) -> None:
         table, shadow = self.timetable, self.shadow
-        assert [(job.id, job.generation) for job in shadow.jobs] == [(r.id, r.generation) for r in table.jobs.values()]
+        assert [(job.id, job.generation) for job in shadow.jobs] == [
+            (r.id, r.generation) for r in table.jobs.look_at_all()
+        ]
         assert table.missed == sum(job.missed for job, _row in self.rows)
         assert table.ghosts == shadow.ghosts()
         for job, row in self.rows:
@@ -217,10 +228,20 @@ class TimetableMachine(RuleBasedStateMachine):
     def add_or_replace(self, id: str, plan: Plan, options: JobOptions) -> None:
         if plan.kind == "delay":  # refused at the door: it counts from the end of a run
             options = options._replace(max_instances=1)
-        job, row = ShadowJob(id, plan, options), JobRow(id, plan.schedule(), "payload", options)
+        self.register(ShadowJob(id, plan, options), JobRow(id, plan.schedule(), Payload(), options))
+
+    @precondition(lambda self: not self.closed)
+    @rule(id=st.sampled_from("abcd"), plan=plans())
+    def add_or_replace_usual(self, id: str, plan: Plan) -> None:
+        """One that rests, where its schedule is of that kind."""
+        options = default_options(2)
+        self.register(ShadowJob(id, plan, options), JobRow(id, plan.schedule(), Payload(), options))
+
+    def register(self, job: ShadowJob, row: JobRow) -> None:
         effects = self.shadow.add(job)
         self.rows.append((job, row))
-        self.same(effects, self.timetable.add(row, self.now))
+        laid_down = self.timetable.lay_down(row, self.now)
+        self.same(effects, Changes() if laid_down is not None else self.timetable.add(row, self.now))
 
     def some_job(self, pick: int) -> tuple[ShadowJob, JobRow] | None:
         alive = [(job, row) for job, row in self.rows if job in self.shadow.jobs]
@@ -229,7 +250,9 @@ class TimetableMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 3))
     def cancel(self, pick: int) -> None:
         if chosen := self.some_job(pick):
-            self.same(self.shadow.cancel(chosen[0]), self.timetable.cancel(chosen[1], self.now))
+            rested = self.timetable.cancel_resting(chosen[1])
+            changes = Changes(prevented=True) if rested else self.timetable.cancel(chosen[1], self.now)
+            self.same(self.shadow.cancel(chosen[0]), changes)
 
     @rule(pick=st.integers(0, 3))
     def pause(self, pick: int) -> None:
@@ -345,7 +368,7 @@ class TimetableMachine(RuleBasedStateMachine):
         slot = self.busy_slot(pick)
         for run in self.held(slot)[:1]:
             if run.due <= self.mono:
-                self.roster.reported(self.roster[slot], self.runs[run].ticket, self.mono)
+                self.roster[slot].reported(self.runs[run].ticket, self.mono)
                 self.settle(run, outcome, max(run.due, self.mono - ago * SECOND))
 
     @rule(
@@ -432,7 +455,7 @@ class TimetableMachine(RuleBasedStateMachine):
         self.same(self.shadow.close(True), changes)
         for slot in self.roster:
             for run in list(slot.runs.values()):
-                self.roster.reported(slot, run.ticket, self.mono)
+                slot.reported(run.ticket, self.mono)
                 self.timetable.started(run)
                 self.timetable.settle(run, Outcome.SUCCEEDED, self.mono, self.now)
         self.timetable.check_valid()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,39 @@ def test_cancel_from_several_threads_under_load(make: Make) -> None:
     assert all(record.outcome is Outcome.CANCELLED for record in unstarted)
 
 
+def stamp(path: str, name: str) -> None:
+    """In a worker: that it was there."""
+    import os
+
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, f"{name}\n".encode())
+    os.close(fd)
+
+
+def test_either_the_cancel_or_the_run(two: ProcessScheduler, tmp_path: Path) -> None:
+    """By what the runs wrote down: a single run has happened exactly if its cancel() returned False."""
+    path = tmp_path / "starts"
+    path.touch()
+    said: dict[str, bool] = {}
+
+    def churn(thread: int) -> None:
+        for n in range(100):
+            name = f"{thread}.{n}"
+            job = two.schedule(stamp, After(n % 7 * 0.0006), args=(str(path), name))
+            time.sleep(n % 11 * 0.0006)  # before it, at it and behind it
+            said[name] = job.cancel()
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert two.wait(30)
+    started = path.read_text().split()
+    assert sorted(started) == sorted(name for name, prevented in said.items() if not prevented)
+    assert 0 < len(started) < len(said) == 400
+
+
 def test_cancel_of_a_run_that_a_worker_holds(one: ProcessScheduler) -> None:
     """Armed in a worker just before its time, it is still prevented."""
     one.submit(abs, 1).result(30)
@@ -75,6 +109,7 @@ def test_cancel_of_a_run_that_a_worker_holds(one: ProcessScheduler) -> None:
     assert prevented > 50 and one.wait(30)
 
 
+@pytest.mark.case("B80")
 def test_a_run_executing_is_never_killed(one: ProcessScheduler, stage: Stage) -> None:
     """It finishes and is recorded; cancel tells that further runs were prevented, or that nothing was."""
     recurring = one.schedule(stage.hold, FixedRate("1h"), args=stage.at)
@@ -103,6 +138,7 @@ def test_cancel_frees_function_and_arguments(one: ProcessScheduler) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "replace", "reschedule"])
+@pytest.mark.case("B80")
 def test_what_waits_for_a_worker_is_prevented(one: ProcessScheduler, stage: Stage, verb: str) -> None:
     """Due, behind a run that executes: it never starts."""
     one.submit(stage.hold, *stage.at)
@@ -138,6 +174,7 @@ def test_a_calls_cancel_races_with_its_start(one: ProcessScheduler) -> None:
     assert (stats.cancelled, stats.succeeded, stats.executing) == (cancelled, 501 - cancelled, 0)
 
 
+@pytest.mark.case("B85")
 def test_threads_change_everything_at_once(make: Make) -> None:
     """Schedule, cancel, pause, resume, run_now and list from many threads: no error, and the laws hold."""
     scheduler = make(workers=2)

@@ -31,6 +31,7 @@ def test_it_starts_nothing_by_itself() -> None:
     scheduler.shutdown()
 
 
+@pytest.mark.case("B110")
 def test_the_default_size_is_what_may_be_used() -> None:
     """`loky.cpu_count()` workers."""
     assert len(ProcessScheduler().workers()) == loky.cpu_count()
@@ -151,6 +152,7 @@ def test_the_initializer_is_checked_and_shipped() -> None:
         ProcessScheduler(initializer=print, initargs=(threading.Lock(),))
 
 
+@pytest.mark.case("B106")
 def test_descriptors_are_checked_before_anything_starts() -> None:
     """More workers than descriptors: ValueError with both numbers, nothing half-started."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -50,6 +50,7 @@ def tracer() -> Callable[[str, str, float], str]:
     return trace
 
 
+@pytest.mark.case("B10")
 def test_only_the_executing_run_is_lost(two: ProcessScheduler, stage: Stage) -> None:
     """What waited in the dead worker's queue is handed on, once."""
     list(two.map(abs, range(100)))
@@ -92,6 +93,7 @@ def test_a_job_goes_on_behind_its_crash(two: ProcessScheduler) -> None:
     assert all(record.error is not None and record.error.exitcode == 3 for record in job.history)
 
 
+@pytest.mark.case("B02")
 def test_a_crash_loop_is_paced(one: ProcessScheduler) -> None:
     """A job that kills its worker on every run can't start processes without bound."""
     lost: list[Any] = []
@@ -126,6 +128,7 @@ def test_spare_workers_take_over(make: Make, eventually: Any) -> None:
     assert scheduler.submit(os.getpid).result(30) in spare
 
 
+@pytest.mark.case("B13")
 def test_a_failing_initializer_ends_the_scheduler(make: Make, caplog: Any) -> None:
     """Within about 10 s: Futures and wait() get PoolUnusable, with the user's traceback in the log, once."""
 
@@ -172,6 +175,7 @@ def test_a_slow_boot_is_ended_and_tried_again(make: Make, tmp_path: Path, caplog
     assert "not ready within 0.5 s" in caplog.text and "pid" in caplog.text
 
 
+@pytest.mark.case("B01")
 def test_kill_any_worker_at_any_moment(make: Make, tmp_path: Path) -> None:
     """Chaos for some seconds, with a side channel as the oracle: each run ends once, and truly so."""
     path, trace = str(tmp_path / "trace"), tracer()

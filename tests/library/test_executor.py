@@ -88,6 +88,7 @@ def test_any_keyword_may_be_used(two: ProcessScheduler) -> None:
         two.submit(fn=add)  # type: ignore[call-arg]
 
 
+@pytest.mark.case("B34")
 def test_functions_of_every_kind(two: ProcessScheduler) -> None:
     """Lambda, closure, partial, bound method, builtin, class, callable instance."""
     from functools import partial
@@ -241,6 +242,7 @@ def test_exceptions_keep_their_type(two: ProcessScheduler) -> None:
 
 
 @pytest.mark.parametrize("kind", ["custom", "keyword"])
+@pytest.mark.case("B17")
 def test_exceptions_that_cant_travel(two: ProcessScheduler, kind: str) -> None:
     """A constructor that doesn't match its args: RemoteError with type name, message and traceback; others go on."""
     error = two.submit(fail, kind).exception(30)
@@ -258,6 +260,7 @@ def test_other_ends_fail_the_run(one: ProcessScheduler, kind: str, type_: type[B
     assert one.stats().failed == 1
 
 
+@pytest.mark.case("B19")
 def test_values_that_cant_be_sent(one: ProcessScheduler) -> None:
     """A lock, a generator, something nested 50,000 deep: the run fails, naming the type; the worker lives on."""
 

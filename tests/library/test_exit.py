@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.case("B45")
 def test_forgetting_shutdown_is_harmless(program: Any) -> None:
     """Submitted calls complete, delayed ones and jobs don't hold the program."""
     done = program(
@@ -25,6 +26,7 @@ def test_forgetting_shutdown_is_harmless(program: Any) -> None:
     assert sorted(done.stdout.splitlines()) == [f"call {n}" for n in range(6)]
 
 
+@pytest.mark.case("B45")
 def test_a_busy_job_at_the_end(program: Any) -> None:
     """A job every 10 ms, and the main thread simply ends: no complaint about scheduling after shutdown."""
     for _ in range(3):
@@ -39,6 +41,7 @@ def test_a_busy_job_at_the_end(program: Any) -> None:
 
 
 @pytest.mark.parametrize("stop", ["", "s.shutdown(wait=False)"])
+@pytest.mark.case("B37")
 def test_a_jobs_run_gets_one_second(program: Any, stop: str) -> None:
     """A scheduled job's run that hangs is ended after it, also after `wait=False`."""
     started = time.monotonic()
@@ -147,6 +150,7 @@ def test_a_fork_of_the_parent_is_inert(program: Any) -> None:
     assert done.stdout.splitlines() == ["1", "raised True 22", "child 0", "2"]
 
 
+@pytest.mark.case("B82")
 def test_a_scheduler_in_a_worker_is_inert(program: Any) -> None:
     """A module may have one; using it there raises."""
     done = program(
@@ -170,6 +174,7 @@ def test_a_scheduler_in_a_worker_is_inert(program: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[True] * 7}\n", "")
 
 
+@pytest.mark.case("B31")
 def test_a_program_without_a_main_guard(program: Any) -> None:
     """`__main__` isn't run again in workers, replacements included."""
     done = program(
@@ -226,6 +231,7 @@ def test_an_interrupt_to_the_whole_group(program: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "survived\n", "")
 
 
+@pytest.mark.case("B44")
 def test_library_use_installs_no_signal_handlers(program: Any) -> None:
     """Also in a thread that isn't the main one."""
     done = program(

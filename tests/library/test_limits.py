@@ -24,6 +24,7 @@ def environment(*names: str) -> list[str | None]:
     return [os.environ.get(name) for name in names]
 
 
+@pytest.mark.case("B98")
 def test_recycling_after_so_many_runs(make: Make) -> None:
     """Between runs; it is no failure, no loss, and nothing gets lost or repeated."""
     scheduler = make(workers=1, max_tasks_per_child=3)
@@ -36,6 +37,7 @@ def test_recycling_after_so_many_runs(make: Make) -> None:
     assert scheduler.stats().succeeded == 9
 
 
+@pytest.mark.case("B99")
 def test_recycling_while_work_waits(make: Make) -> None:
     """Also when everything is submitted at once, in batches."""
     scheduler = make(workers=2, max_tasks_per_child=5)
@@ -43,6 +45,7 @@ def test_recycling_while_work_waits(make: Make) -> None:
     assert max(pids.count(pid) for pid in pids) <= 5
 
 
+@pytest.mark.case("B98")
 def test_recycling_by_memory(make: Make) -> None:
     """A worker above the limit after a run is replaced."""
 
@@ -109,6 +112,7 @@ def test_env_reaches_workers_only(make: Make, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("arguments", "expected"), [({"threads_per_worker": 3}, "3"), ({}, None), ({"env": {THREADS[0]: "9"}}, None)]
 )
+@pytest.mark.case("B111")
 def test_threads_are_shared_out(
     make: Make, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], expected: str | None
 ) -> None:
@@ -124,6 +128,7 @@ def test_threads_are_shared_out(
     assert scheduler.submit(environment, *THREADS).result(30) == [first, "7", share, share]
 
 
+@pytest.mark.case("B119")
 def test_a_single_instance(make: Make, tmp_path: Path) -> None:
     """A second one on the path is refused until the first has ended; workers don't inherit the lock."""
     path = tmp_path / "lock"
@@ -137,6 +142,7 @@ def test_a_single_instance(make: Make, tmp_path: Path) -> None:
     make(workers=1, single_instance=path)
 
 
+@pytest.mark.case("B119")
 def test_a_lock_dies_with_its_holder(make: Make, tmp_path: Path) -> None:
     """The system lets go of it, however the holder ends."""
     path = tmp_path / "lock"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
-from procsched import FixedRate, InternalError, ProcessScheduler, SchedulerClosed, SchedulerStopped
+from procsched import FixedDelay, FixedRate, InternalError, ProcessScheduler, SchedulerClosed, SchedulerStopped
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,7 @@ from procsched import FixedRate, InternalError, ProcessScheduler, SchedulerClose
         ("staff.tend", SystemExit),
     ],
 )
+@pytest.mark.case("B89")
 def test_an_error_in_the_loop(
     one: ProcessScheduler,
     stage: Any,
@@ -72,3 +74,24 @@ def test_a_schedule_that_exits_is_the_jobs_own_fault(one: ProcessScheduler) -> N
 
     job = one.schedule(abs, Broken(), args=(1,))
     assert job.wait(30) and job.state.value == "paused" and one.submit(abs, -1).result(30) == 1
+
+
+def test_who_waits_for_a_job_that_was_replaced_when_the_loop_dies(one: ProcessScheduler, monkeypatch: Any) -> None:
+    """The error strikes where just these would have been told: they are released all the same."""
+    old = one.schedule(abs, FixedDelay("1h", initial_delay="1h"), args=(1,), id="x")
+    waiting, series = old.next_future(), old.results()
+    one.submit(abs, 1).result(30)
+    real, struck = type(one._engine.settling).job_over, threading.Event()
+
+    def broken(self: Any, row: Any) -> None:
+        if not struck.is_set():
+            struck.set()
+            raise MemoryError("injected")
+        real(self, row)
+
+    monkeypatch.setattr(type(one._engine.settling), "job_over", broken)
+    one.schedule(abs, FixedDelay("1h", initial_delay="1h"), args=(1,), id="x", replace_existing=True)
+    with pytest.raises(InternalError, match="injected"):
+        one.wait(30)
+    assert waiting.cancelled() or waiting.exception(10)
+    assert list(series) == []

@@ -9,6 +9,8 @@ import time
 import weakref
 from typing import Any
 
+import pytest
+
 from procsched import After, FixedRate, ProcessScheduler
 
 
@@ -99,6 +101,7 @@ def test_in_the_parent_an_exception_lives_as_long_as_its_future(one: ProcessSche
     assert job.last is not None and job.last.error is not None and job.last.error.type.endswith("Boom")
 
 
+@pytest.mark.case("B102")
 def test_in_the_worker_nothing_stays(one: ProcessScheduler) -> None:
     """Neither argument nor value nor the failed run's frames, without a collection."""
     Tracked, give, explode, left = make_tracked()
@@ -122,6 +125,7 @@ def test_futures_are_let_go(one: ProcessScheduler, eventually: Any) -> None:
     eventually(lambda: gc.collect() is not None and [ref() for ref in refs] == [None] * 4)
 
 
+@pytest.mark.case("B102")
 def test_large_values_leave_memory(one: ProcessScheduler, eventually: Any) -> None:
     """100 MB are released on both sides, without a next run."""
 
@@ -135,6 +139,7 @@ def test_large_values_leave_memory(one: ProcessScheduler, eventually: Any) -> No
     eventually(lambda: resident(os.getpid()) < before[0] + (40 << 20) and resident(pid) < before[1] + (40 << 20))
 
 
+@pytest.mark.case("B102")
 def test_growth_over_many_runs(one: ProcessScheduler) -> None:
     """After warming up, objects of the parent stay constant over thousands of runs, cancels and re-adds."""
 

@@ -129,6 +129,7 @@ def test_a_crashed_record_says_why(one: ProcessScheduler) -> None:
     assert isinstance(crash, WorkerCrashed) and (crash.exitcode, crash.signal) == (7, None)
 
 
+@pytest.mark.case("B15")
 def test_a_native_crash_leaves_its_stack(one: ProcessScheduler) -> None:
     """SIGSEGV with the Python stack at the fault."""
     job = one.schedule(null, After(0))
@@ -143,6 +144,7 @@ def test_a_crash_counts_for_pause_after_failures(one: ProcessScheduler) -> None:
     assert job.state is JobState.PAUSED and job.stats.crashed == 2
 
 
+@pytest.mark.case("B16", "B54")
 def test_a_timeout_ends_the_worker_and_its_descendants(one: ProcessScheduler, tmp_path: Path, eventually: Any) -> None:
     """TIMED_OUT, `RunTimedOut` (no TimeoutError), everything it had started gone, and the slot works again."""
     lost: list[Any] = []
@@ -243,6 +245,7 @@ def test_why_a_run_was_late(one: ProcessScheduler, stage: Stage) -> None:
     assert job.last.held_by == "1 of 1 workers busy, 1 with holder"
 
 
+@pytest.mark.case("B91")
 def test_a_failed_run_logs_both_tracebacks(one: ProcessScheduler, caplog: Any) -> None:
     """At ERROR, with job, run, pid and the causes."""
 
@@ -262,6 +265,7 @@ def test_a_failed_run_logs_both_tracebacks(one: ProcessScheduler, caplog: Any) -
         assert text in record.getMessage()
 
 
+@pytest.mark.case("B92")
 def test_a_lost_worker_is_logged(one: ProcessScheduler, stage: Stage, caplog: Any) -> None:
     """With job, run, pid, signal, seconds into the run, and for SIGKILL a hint at the OOM killer."""
     future = one.schedule(stage.hold, After(100), args=stage.at, id="victim").run_now()
@@ -276,6 +280,7 @@ def test_a_lost_worker_is_logged(one: ProcessScheduler, stage: Stage, caplog: An
         assert part in text
 
 
+@pytest.mark.case("B93")
 def test_log_records_reach_the_parents_loggers(two: ProcessScheduler, caplog: Any) -> None:
     """Once, whole, with job, run and pid; by the parent's levels."""
 
@@ -345,6 +350,7 @@ def test_progress_is_told(one: ProcessScheduler, eventually: Any) -> None:
     assert (event.job_id, event.number, event.fraction, event.message) == ("w", 1, 0.5, "half")
 
 
+@pytest.mark.case("B22")
 def test_each_run_starts_from_the_snapshot(one: ProcessScheduler) -> None:
     """What a run does to its arguments or its function's cells isn't seen by the next one."""
     cell: list[int] = []

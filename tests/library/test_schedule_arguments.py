@@ -67,6 +67,7 @@ def test_naive_datetimes(scheduler: ProcessScheduler) -> None:
 @pytest.mark.parametrize(
     "value", [0, -1, math.nan, math.inf, "0s", "-1s", "", "5 parsecs", timedelta(0), timedelta(-1)]
 )
+@pytest.mark.case("B64")
 def test_senseless_periods(value: Any) -> None:
     """Zero, negative, not finite, unreadable: ValueError."""
     for kind in (FixedRate, FixedDelay):
@@ -75,6 +76,7 @@ def test_senseless_periods(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, None, [], b"5s"])
+@pytest.mark.case("B64")
 def test_what_is_no_duration(scheduler: ProcessScheduler, value: Any) -> None:
     """Booleans and others: TypeError, for periods, delays and limits alike."""
     for call in (
@@ -220,6 +222,7 @@ class AsyncCallable:
     "fn",
     [coroutine, generator, async_generator, AsyncCallable(), *map(functools.partial, (coroutine, generator))],
 )
+@pytest.mark.case("B36")
 def test_what_would_never_run(scheduler: ProcessScheduler, fn: Any) -> None:
     """Coroutine and generator functions, wrapped or not, are refused by schedule and submit."""
     calls = (
@@ -240,6 +243,7 @@ def test_what_cant_be_called(scheduler: ProcessScheduler, fn: Any) -> None:
             call()
 
 
+@pytest.mark.case("B21")
 def test_what_cant_be_shipped_names_the_argument(scheduler: ProcessScheduler) -> None:
     """NotShippable, a TypeError, saying which argument, where in it, and why."""
     with socket.socket() as sock:
@@ -258,6 +262,7 @@ def test_what_cant_be_shipped_names_the_argument(scheduler: ProcessScheduler) ->
         scheduler.map(print, [lock, 1])
 
 
+@pytest.mark.case("B82")
 def test_a_scheduler_is_no_argument(scheduler: ProcessScheduler) -> None:
     """Also deep inside, or closed over, or as a bound method."""
     for call in (
@@ -270,6 +275,7 @@ def test_a_scheduler_is_no_argument(scheduler: ProcessScheduler) -> None:
             call()
 
 
+@pytest.mark.case("B82")
 def test_a_job_is_no_argument() -> None:
     """Refused too, with the advice to send its id."""
     with ProcessScheduler(workers=1) as scheduler:

@@ -154,6 +154,7 @@ def test_an_attempt_that_fails_in_shutdown_is_the_last(one: ProcessScheduler, st
     assert job.last is not None and (job.last.outcome, job.last.attempt) == (Outcome.FAILED, 1)
 
 
+@pytest.mark.case("B38")
 def test_past_the_timeout_runs_are_aborted(two: ProcessScheduler, stage: Stage, caplog: Any) -> None:
     """Ended with their descendants, ABORTED, named in the log; what waits is cancelled; it returns soon after."""
     told: list[Any] = []

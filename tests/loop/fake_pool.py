@@ -27,6 +27,8 @@ class Worker:
         self.current: tuple[Any, ...] | None = None
         self.started = 0
         self.up = False
+        self.owes = 0
+        """Withdrawals that it hasn't acknowledged: it can't while it executes."""
 
 
 class FakePool:
@@ -62,9 +64,9 @@ class FakePool:
         self.deaths = 0
         self.failed_boots = 0
 
-    def ship(self, fn: Any, args: Any, kwargs: Any, *, job_id: str = "") -> Payload:
-        function = Function(b"", True, getattr(fn, "__name__", "call"), job_id)
-        return Payload(function if job_id else self._calls.setdefault(fn, function), b"")
+    def ship(self, fn: Any, args: Any, kwargs: Any) -> Payload:
+        function = Function(b"", True, getattr(fn, "__name__", "call"))
+        return Payload(self._calls.setdefault(fn, function), b"")
 
     def decode(self, outcome: object, body: object) -> object:
         return None
@@ -87,8 +89,14 @@ class FakePool:
         tickets = [order[0] for order in worker.orders]
         worker.orders.clear()
         if tickets:
-            self._ready.append(Voided(slot))
+            self._acknowledge(slot, worker)
         return tickets
+
+    def _acknowledge(self, slot: int, worker: Worker) -> None:
+        if worker.current is None:
+            self._ready.append(Voided(slot))
+        else:
+            worker.owes += 1
 
     def retract(self, slot: int, ticket: int) -> bool:
         self._step()
@@ -97,7 +105,7 @@ class FakePool:
         if len(kept) == len(worker.orders):
             return False
         worker.orders = deque(kept)
-        self._ready.append(Voided(slot))
+        self._acknowledge(slot, worker)
         return True
 
     def ask_stop(self, slot: int, ticket: int) -> None: ...
@@ -119,7 +127,7 @@ class FakePool:
     def dump_stack(self, slot: int) -> str:
         return ""
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         self._step()
         if not self._ready and timeout != 0:
             moments = [moment for worker in self._workers.values() for moment in self._moments(worker)]
@@ -141,7 +149,7 @@ class FakePool:
         return [worker.orders[0][2]] if worker.orders else []
 
     def _duration(self, order: tuple[Any, ...]) -> int:
-        return self._duration_of(self._functions[order[1]].job_id, order[4])
+        return self._duration_of(order[8], order[4])
 
     def _step(self) -> None:
         """Everything that has happened by now."""
@@ -169,14 +177,16 @@ class FakePool:
                 if end > now:
                     return
                 order = worker.current
-                success = not self._fails(self._functions[order[1]].job_id, order[4])
+                success = not self._fails(order[8], order[4])
                 self._ready.append(Ended(slot, order[0], success, worker.started, end, 0, 0, 0, None, False))
                 worker.current, free_since = None, end
+                self._ready += [Voided(slot)] * worker.owes
+                worker.owes = 0
             if not worker.orders or worker.orders[0][2] > now:
                 return
             order = worker.orders.popleft()
             worker.current, worker.started = order, max(free_since, order[2]) if order[2] else now
-            self.executed.append((self._functions[order[1]].job_id, order[4], order[5]))
+            self.executed.append((order[8], order[4], order[5]))
             if order[3] & REPORT_START:
                 self._ready.append(Started(slot, order[0], worker.started))
 

@@ -32,7 +32,7 @@ class Crash(Exception):
 class MortalPool(InlinePool):
     """An InlinePool whose workers die of a Crash."""
 
-    def poll(self, timeout: float | None) -> list:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list:
         events = super().poll(timeout)
         for index, event in enumerate(events):
             error = getattr(getattr(event, "body", None), "error", None)

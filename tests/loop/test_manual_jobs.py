@@ -538,6 +538,7 @@ def test_pause_after_failures(scheduler: ManualScheduler) -> None:
     assert job.state is JobState.PAUSED and "3 failures" in told[0].reason
 
 
+@pytest.mark.case("B88")
 def test_failures_keep_the_schedule_by_default(scheduler: ManualScheduler) -> None:
     """A hundred failures in a row are recorded, and the job goes on."""
     job = scheduler.schedule(boom, FixedRate(1))
@@ -551,6 +552,7 @@ def test_failures_keep_the_schedule_by_default(scheduler: ManualScheduler) -> No
 # -- lateness and turn ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.case("B63")
 def test_a_late_run_is_made_once_and_marked(scheduler: ManualScheduler) -> None:
     """By default nothing is dropped for being late."""
     scheduler.schedule(int, After(1))

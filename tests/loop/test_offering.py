@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from fake_pool import FakePool
 
-from procsched import After, FixedRate, ProcessScheduler
+from procsched import After, FixedRate, Missed, ProcessScheduler
 from procsched.testing import FakeClock, ManualScheduler
 
 MS = 1_000_000
@@ -82,3 +83,33 @@ def test_shutdown_takes_back_what_a_worker_has_not_claimed() -> None:
     assert [future.cancelled() for future in futures] == [False] + [True] * 9
     assert futures[0].done()
     bench.scheduler.shutdown()
+
+
+def test_what_waits_behind_a_run_that_overstays_goes_elsewhere() -> None:
+    """At once, to the worker that is idle, although nothing else happens that would wake the loop."""
+    bench = Bench(2, {"": MS // 100})
+    for _ in range(30):  # so that it is known to be quick, and goes in batches
+        bench.scheduler.submit(work)
+        bench.turn_for(1)
+    latest = bench.pool.executed[-1][1]
+    bench.pool._duration_of = lambda job_id, number: 500 * MS if number == latest + 3 else MS // 100
+    for _ in range(40):
+        bench.scheduler.submit(work)
+    bench.turn_for(5)
+    assert len(bench.executed) == 30 + 40
+    assert bench.engine.roster[0].owes  # it executes: it could not have acknowledged that it lost the others
+    bench.turn_for(500)
+    bench.scheduler.shutdown(timeout=0)
+
+
+@pytest.mark.parametrize("missed", [Missed.COALESCE, Missed.CATCH_UP])
+def test_jobs_that_want_too_much_get_equal_shares(missed: Missed) -> None:
+    """Twelve jobs of 200 ms, due every 100 ms, on two workers: equal within two runs, and no time is lost."""
+    names = [f"job {number}" for number in range(12)]
+    bench = Bench(2, dict.fromkeys(names, 200 * MS))
+    jobs = [bench.scheduler.schedule(work, FixedRate("100ms", missed=missed), id=name) for name in names]
+    bench.turn_for(30_000, most=10_000)
+    runs = [job.stats.runs for job in jobs]
+    assert max(runs) - min(runs) <= 2
+    assert sum(runs) >= 0.98 * 2 * 30 / 0.2
+    bench.scheduler.shutdown(timeout=0)

@@ -77,7 +77,7 @@ def test_a_day_with_a_thousand_deaths() -> None:
         claimed = sum(run.started for run in engine.roster.holding())
         assert claimed <= stats.executing
         if turns % 25 == 0:
-            assert stats.executing == sum(row.executing for row in engine.timetable.jobs.values())
+            assert stats.executing == sum(row.executing for row in engine.timetable.jobs.rows())
         turns += 1
         if turns % 1000 == 0:
             engine.check_valid()

@@ -43,6 +43,7 @@ def turns_during(step: str, hours: int) -> tuple[int, dict[str, int]]:
 
 
 @pytest.mark.parametrize("step", ["1h", "-1h", "-2h", "8h", "8760h", "-70080h"])
+@pytest.mark.case("B66", "B67")
 def test_a_step_of_the_wall_clock(step: str) -> None:
     """Intervals don't notice; the calendar goes on; the loop turns a few times a minute, as without a step."""
     turns, runs = turns_during(step, 48)
@@ -55,6 +56,7 @@ def test_a_step_of_the_wall_clock(step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["1h", "8h", "8760h"])
+@pytest.mark.case("B68")
 def test_a_step_is_noticed_within_half_a_minute(step: str) -> None:
     """The loop sleeps for a run that is an hour away; what a step makes due runs within 30 s, not after that sleep."""
     clock = FakeClock(start=START)
@@ -74,6 +76,7 @@ def test_a_step_is_noticed_within_half_a_minute(step: str) -> None:
 
 
 @pytest.mark.parametrize("far", [After("400d"), After(10**9), At(START.replace(year=9000)), After(10**12)])
+@pytest.mark.case("B74")
 def test_far_times_are_legal(far: After | At) -> None:
     """And one that is near still starts in time, on a real loop."""
     done = threading.Event()
@@ -84,6 +87,7 @@ def test_far_times_are_legal(far: After | At) -> None:
         assert scheduler.health().ok
 
 
+@pytest.mark.case("B68")
 def test_a_calendar_job_after_a_long_suspend() -> None:
     """Monotonic +10 s, wall +8 h: the daily run inside happens once, as soon as the loop looks, and says how late."""
     scheduler = ManualScheduler(clock=FakeClock(start=START))

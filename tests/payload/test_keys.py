@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib
 import math
@@ -37,8 +36,8 @@ class Hostile(metaclass=Meta):
     pass
 
 
-def key(fn: Any, job_id: str = "") -> int:
-    return ship(fn, (), {}, job_id=job_id).function.key
+def key(fn: Any) -> int:
+    return ship(fn, (), {}).function.key
 
 
 @pytest.mark.parametrize("fn", [named, Named, len, int, math.sqrt, str.upper, print])
@@ -46,16 +45,6 @@ def test_a_function_by_name_has_one_key(fn: Any) -> None:
     """The workers need its payload once."""
     assert key(fn) == key(fn)
     assert key(fn) != key(sorted)
-
-
-@pytest.mark.parametrize("fn", [named, len, lambda: 1, functools.partial(named, 1)])
-def test_a_job_has_a_key_of_its_own(fn: Any) -> None:
-    """Each generation of a job is a new Function, with the id of the job."""
-    one, two = ship(fn, (), {}, job_id="a").function, ship(fn, (), {}, job_id="a").function
-    assert one.key != two.key
-    assert one.job_id == two.job_id == "a"
-    assert ship(fn, (), {}).function.job_id == ""
-    assert one.body == two.body
 
 
 def made(source: str, name: str = "f", **names: Any) -> Any:

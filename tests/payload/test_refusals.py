@@ -105,6 +105,7 @@ def test_the_result_of_a_call_is_told_from_the_function() -> None:
         (lambda: (yield), "a generator function"),
     ],
 )
+@pytest.mark.case("B36")
 def test_what_runs_nothing_when_called_is_refused(fn: Any, kind: str) -> None:
     """Coroutine and generator functions are refused, whatever stands in front of them."""
     with pytest.raises(TypeError, match=f"is {kind}") as caught:

@@ -29,6 +29,7 @@ class Driver:
         self.pool = ProcessPool()
         self.events: list[Any] = []
         self.heard: list[Any] = []
+        self._jobs: dict[int, str] = {}
         self.ticket = 0
         self.pids: dict[int, int] = {}
 
@@ -65,7 +66,9 @@ class Driver:
         """Orders with fresh tickets."""
         packed = cloudpickle.dumps((args, {})) if args else b""
         first, self.ticket = self.ticket + 1, self.ticket + count
-        return [(number, function.key, due, flags, number, 1, 0, 0, packed) for number in range(first, first + count)]
+        job = self._jobs.get(function.key, "")
+        numbers = range(first, first + count)
+        return [(number, function.key, due, flags, number, 1, 0, 0, job, packed) for number in numbers]
 
     def start(self, fn: Callable[..., Any] | Function, *args: Any, slot: int = 0, due: int = 0, flags: int = 0) -> int:
         """Offer one run that reports its start; its ticket."""
@@ -101,7 +104,9 @@ class Driver:
 
     def named(self, fn: Callable[..., Any], job_id: str) -> Function:
         """By value, of a job."""
-        return by_value(fn, job_id=job_id)
+        function = by_value(fn)
+        self._jobs[function.key] = job_id
+        return function
 
     def expression(self, text: str) -> Function:
         """A function from source text: no code is shipped, so that not even cloudpickle is imported there."""
@@ -132,15 +137,15 @@ class _Evaluated:
         return eval, (self.text,)
 
 
-def by_value(fn: Callable[..., Any], *, job_id: str = "", by_reference: bool = False) -> Function:
+def by_value(fn: Callable[..., Any], *, by_reference: bool = False) -> Function:
     """Ship it with its code: workers don't import test modules."""
     module = sys.modules.get(fn.__module__)
     name = getattr(fn, "__name__", type(fn).__name__)
     if module is None or not module.__name__.startswith(("test", "tests", "conftest")):
-        return Function(pickle.dumps(fn), True, name, job_id)
+        return Function(pickle.dumps(fn), True, name)
     cloudpickle.register_pickle_by_value(module)
     try:
-        return Function(cloudpickle.dumps(fn), by_reference, name, job_id)
+        return Function(cloudpickle.dumps(fn), by_reference, name)
     finally:
         cloudpickle.unregister_pickle_by_value(module)
 

@@ -51,6 +51,7 @@ WAYS: dict[str, tuple[Any, int | None, str | None]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("position", [0, 2])
+@pytest.mark.case("B10", "B15")
 def test_the_account_is_exact(driver: Any, way: str, position: int, capfd: Any) -> None:
     """Reported runs are done, the rest minus one come back; status as it was."""
     deadly, exitcode, signal_name = WAYS[way]
@@ -157,6 +158,7 @@ def test_garbage_ends_the_worker(driver: Any, garbage: bytes) -> None:
     assert driver.value(driver.expression("lambda: 1"), slot=1) == 1
 
 
+@pytest.mark.case("B04")
 def test_half_a_report_is_dropped(driver: Any) -> None:
     """Killed in the middle of the write: not a result."""
 

@@ -28,6 +28,7 @@ def family() -> list[int]:
     return [plain.pid, apart.pid, bare.pid, int(text)]
 
 
+@pytest.mark.case("B54")
 def test_kill_takes_all_descendants(driver: Any) -> None:
     """Whatever they did to get away."""
     pids = driver.open().value(family)
@@ -110,7 +111,7 @@ texts = {
 }
 for slot in range(3):
     function = Function(pickle.dumps(Evaluated(texts.get(state, texts["busy"]))), True, "f")
-    pool.offer(slot, [(slot, function.key, 0, WANT_VALUE | REPORT_START, 1, 1, 0, 0, b"")], [function])
+    pool.offer(slot, [(slot, function.key, 0, WANT_VALUE | REPORT_START, 1, 1, 0, 0, "", b"")], [function])
 begun = 0
 while begun < 3: begun += sum(isinstance(event, Started) for event in pool.poll(10))
 time.sleep(0.05)
@@ -146,6 +147,7 @@ STATES = ["idle", "busy", "holding the GIL", "with programs", "stopped", "with a
 @pytest.mark.parametrize(
     ("state", "delay"), [(s, 0.0) for s in STATES] + [("booting", d / 1000) for d in (0, 2, 5, 10, 15, 20, 30)]
 )
+@pytest.mark.case("B49", "B50")
 def test_the_parent_is_killed(driver: Any, state: str, delay: float) -> None:
     """Everything is gone within two seconds; a copy of the parent doesn't keep it."""
     env = {**os.environ, "MARK_OF_THIS_TEST": "1"}

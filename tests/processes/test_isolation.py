@@ -81,6 +81,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.case("B116")
 def test_what_a_run_changes_is_put_back(driver: Any, change: Any) -> None:
     """For the very next run."""
     driver.open()
@@ -125,6 +126,7 @@ def test_a_forked_copy_does_not_join_the_loop(driver: Any, ending: str) -> None:
     driver.nothing(Ended)
 
 
+@pytest.mark.case("B117")
 def test_nested_processes_work(driver: Any) -> None:
     """multiprocessing by fork and by spawn, concurrent.futures, subprocess; Pool's end must not hang."""
 
@@ -180,6 +182,7 @@ def test_printed_lines_are_whole_and_out_before_the_report(driver: Any, capfd: A
     assert capfd.readouterr().out == "one\ntwo"
 
 
+@pytest.mark.case("B95")
 def test_lines_of_many_workers_stay_whole(driver: Any, capfd: Any) -> None:
     """Also where Python was told not to buffer."""
     driver.open(workers=3, env={"PYTHONUNBUFFERED": "1"})

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import cloudpickle
+import pytest
 
 from procsched.pool.api import Died, Ended, Started, Voided
 from procsched.pool.channel import FUNCTIONS_KEPT
@@ -129,6 +130,7 @@ def test_an_armed_order_can_be_taken_back(driver: Any) -> None:
     assert driver.value(driver.expression("lambda: 2")) == 2
 
 
+@pytest.mark.case("B06")
 def test_a_stopped_worker_holds_nobody_up(driver: Any) -> None:
     """A megabyte for a pipe nobody reads: the offer returns, the rest follows when there is room."""
     driver.open()
@@ -260,7 +262,7 @@ def test_a_run_knows_itself(driver: Any) -> None:
         return run.job_id, run.number, run.attempt, run.planned.isoformat(), run.deadline is not None, in_worker()
 
     function = driver.open().named(look, job_id="nightly")
-    order = (99, function.key, 0, WANT_VALUE, 5, 2, 1_700_000_000_000_000_000, 60 * 10**9, b"")
+    order = (99, function.key, 0, WANT_VALUE, 5, 2, 1_700_000_000_000_000_000, 60 * 10**9, "nightly", b"")
     driver.pool.offer(0, [order], [function])
     seen = driver.pool.decode(None, driver.until(Ended).body)
     assert seen == ("nightly", 5, 2, "2023-11-14T22:13:20+00:00", True, True)

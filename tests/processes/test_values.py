@@ -105,6 +105,7 @@ def test_bytes_of_any_size_both_ways(driver: Any, size: int) -> None:
     assert driver.value(driver.expression(f"lambda: bytes({size})")) == bytes(size)
 
 
+@pytest.mark.case("B26")
 def test_300_megabytes(driver: Any) -> None:
     """The loop sees a descriptor pass."""
     ended = driver.open().run(driver.expression("lambda: bytes(300_000_000)"))
@@ -157,6 +158,7 @@ def test_a_spooled_payload_lets_go(driver: Any) -> None:
         ("no room", "MemoryError"),
     ],
 )
+@pytest.mark.case("B19", "B24")
 def test_a_value_that_cannot_be_sent_fails_the_run(driver: Any, name: str, reason: str) -> None:
     """With the reason and the type; the same worker goes on."""
     driver.open()
@@ -201,6 +203,7 @@ def test_an_exception_keeps_its_type(driver: Any) -> None:
         ("deep", "ValueError", "RecursionError"),
     ],
 )
+@pytest.mark.case("B17")
 def test_an_exception_that_cannot_travel(driver: Any, error: str, name: str, text: str) -> None:
     """Arrives as plain text: its type name, message, traceback."""
     driver.open()
@@ -223,6 +226,7 @@ def test_an_exception_that_cannot_travel(driver: Any, error: str, name: str, tex
         ("memory", "MemoryError", ""),
     ],
 )
+@pytest.mark.case("B07")
 def test_every_base_exception_is_a_failed_run(driver: Any, error: str, kind: str, message: str) -> None:
     """The worker lives on."""
     ended = driver.open().run(raising(error))
@@ -238,6 +242,7 @@ def test_a_long_message_travels(driver: Any) -> None:
     assert len(str(driver.pool.decode(Outcome.FAILED, ended.body))) == 100_000
 
 
+@pytest.mark.case("B103")
 def test_a_failed_run_leaves_no_memory(driver: Any) -> None:
     """The exception's frames are let go."""
 

@@ -6,10 +6,11 @@ A reader that goes away (``| head``) is no error: what is left to say is dropped
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import TextIO
 
-__all__ = ["Paint", "complain", "say"]
+__all__ = ["Paint", "complain", "is_unread", "say"]
 
 
 def say(text: str) -> None:
@@ -20,6 +21,16 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """Write a line to stderr."""
     _write(sys.stderr, text)
+
+
+def is_unread() -> bool:
+    """Whether stdout is a pipe whose reader has gone away."""
+    try:
+        look = select.poll()
+        look.register(sys.stdout.fileno(), 0)  # no event asked for: only POLLERR and the like
+        return any(event & select.POLLERR for _, event in look.poll(0))
+    except (OSError, ValueError):  # closed, or no file at all
+        return False
 
 
 class Paint:

@@ -1,6 +1,7 @@
 """``procsched run``: the jobs of a task file, until somebody or something ends it. In the parent.
 
-    load → start → wait for: a signal · --for · nothing left (--until-idle) · the death of the loop → stop → table
+    load → start → wait for: a signal · --for · nothing left (--until-idle) · the death of the loop ·
+                             a run that printed to a pipe without a reader → stop → table
 
 The main thread only ever waits for one event, `_Session.wake`; who sets it says why in a field of its own.
 """
@@ -17,13 +18,14 @@ import click
 
 from procsched.cli import loading, logs, options
 from procsched.cli.lines import LineFormatter
-from procsched.cli.output import complain, say
+from procsched.cli.output import complain, is_unread, say
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import Status
 from procsched.cli.summary import Summary
 from procsched.observe import human
 
 if TYPE_CHECKING:
+    from procsched.events import RunEnded
     from procsched.scheduler import ProcessScheduler
 
 __all__ = ["run"]
@@ -73,7 +75,7 @@ def run(
     The log goes to stderr; stdout belongs to what the runs print, and gets a table at the end.
 
     Exit status: 0 after a clean end, 1 when runs had to be aborted, 2 for a task file that can't be loaded, 3 when no
-    worker can be started; 130 or 143 after a second signal.
+    worker can be started; 130 or 143 after a second signal; 141 when a run printed and nobody reads stdout any more.
     """
     formatter = logs.configure(log_level, log_format)
     with StopSignals() as signals:
@@ -120,9 +122,11 @@ class _Session:
         self._grace = grace
         self._over = threading.Event()
         self._idle = False
+        self._unread = False
         self._death: BaseException | None = None
         self._watcher = threading.Thread(target=self._watch, name="procsched watch", daemon=True)
         scheduler.subscribe(self.summary, RunEnded)
+        scheduler.subscribe(self._on_ended, RunEnded)
         scheduler.subscribe(self._on_stopped, SchedulerStopped)
 
     # ---- the end, as others announce it
@@ -138,6 +142,14 @@ class _Session:
         kill.start()
         kill.join(_KILL_TIME)
         os._exit(128 + number)
+
+    def _on_ended(self, event: RunEnded) -> None:
+        # Runs write to stdout themselves, and in Python a pipe without a reader is an error there, not a signal. What
+        # the signal does to other programs, this does: `procsched run … | head` ends with the first line too many.
+        error = event.record.error
+        if error is not None and error.type == "BrokenPipeError" and is_unread():
+            self._unread = True
+            self.wake.set()
 
     def _on_stopped(self, event: object) -> None:
         self._over.set()
@@ -171,7 +183,7 @@ class _Session:
         """Until there is a reason to stop."""
         end = None if seconds is None else time.monotonic() + seconds
         self._watcher.start()
-        while self._signals.first is None and self._alive() and not (self._idle and until_idle):
+        while self._signals.first is None and self._alive() and not (self._idle and until_idle) and not self._unread:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 return
@@ -201,7 +213,9 @@ class _Session:
         self._watcher.join(2.0)
         if self._death is not None:
             return self._dead()
-        return Status.FOUND if self._scheduler.stats().aborted else Status.CLEAN
+        if self._scheduler.stats().aborted:
+            return Status.FOUND
+        return Status.UNREAD if self._unread else Status.CLEAN
 
     def _dead(self) -> Status:
         self._watcher.join(1.0)  # it knows why, in a moment
@@ -226,4 +240,6 @@ class _Session:
         return [worker.current for worker in self._scheduler.workers() if worker.current]
 
     def _cause(self) -> str:
-        return f" ({self._signals.first.name})" if self._signals.first else ""
+        if self._signals.first:
+            return f" ({self._signals.first.name})"
+        return " (nobody reads stdout any more)" if self._unread else ""

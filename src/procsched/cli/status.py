@@ -18,6 +18,8 @@ class Status(enum.IntEnum):
     """Wrong arguments, a task file that can't be loaded, an unknown id."""
     UNUSABLE = 3
     """No worker can be started, or the scheduler's loop died."""
+    UNREAD = 141
+    """A run printed, and nobody reads stdout any more: what a shell says of a program that SIGPIPE ended."""
 
 
 class CommandFailed(Exception):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from procsched.core.model import JobRow, Run
 
-__all__ = ["Changes"]
+__all__ = ["NO_CHANGES", "Changes"]
 
 
 @dataclass(slots=True)
@@ -39,3 +39,7 @@ class Changes:
     """The settled run goes on, at this monotonic instant."""
     prevented: bool = False
     """Whether something was kept from starting."""
+
+
+NO_CHANGES = Changes()
+"""One for all operations that did nothing else; never changed."""

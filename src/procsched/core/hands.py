@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from procsched.core.jobtable import JobTable
 from procsched.core.model import _NO_RUNS, NOWHERE, JobState, Place, ReadyOrder, Run
 from procsched.core.queues import Queues
 
@@ -22,7 +23,7 @@ class Hands:
     """The generation table with its queues, and the account of what is in hand."""
 
     def __init__(self, order: ReadyOrder) -> None:
-        self.jobs: dict[str, JobRow] = {}
+        self.jobs = JobTable()
         self.paused: set[JobRow] = set()
         self.ghosts: dict[str, int] = {}
         """By id: runs in hand of generations other than the living row's."""
@@ -63,7 +64,7 @@ class Hands:
                 row.busy_since = None
         run.counted = False
         row.hands -= 1
-        if self.jobs.get(row.id) is not row:
+        if not self.jobs.is_living(row):
             left = self.ghosts.get(row.id, 0) - 1
             if left > 0:
                 self.ghosts[row.id] = left
@@ -82,7 +83,7 @@ class Hands:
 
     def _free_hand(self, id: str) -> None:
         """What the living job of this id holds may try again, under its old keys."""
-        row = self.jobs.get(id)
+        row = self.jobs.awake(id)
         if row is None or (row.place is not Place.HELD and not row.held) or self._is_full(row):
             return
         if row.place is Place.HELD:
@@ -94,9 +95,9 @@ class Hands:
     def check_valid(self) -> None:
         """Asserts the laws of this table. An expensive no-op, for tests."""
         self.queues.check_valid()
-        assert self.paused == {row for row in self.jobs.values() if row.state is JobState.PAUSED}, "paused jobs"
+        assert self.paused == {row for row in self.jobs.rows() if row.state is JobState.PAUSED}, "paused jobs"
         assert all(count > 0 for count in self.ghosts.values()), "a ghost that isn't there"
-        for row in self.jobs.values():
+        for row in self.jobs.rows():
             self._check_row(row)
 
     def _check_row(self, row: JobRow) -> None:

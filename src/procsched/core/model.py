@@ -9,8 +9,6 @@ import enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from procsched.core.retry import Retry
     from procsched.core.schedules import Schedule
 
@@ -119,7 +117,7 @@ class Place(enum.IntEnum):
     TIMER = 1
     """In a timer heap, not yet due."""
     READY = 2
-    """In the ready heap: due, waiting for a worker."""
+    """In the ready queue: due, waiting for a worker."""
     HELD = 3
     """Due, waiting on its row for a hand of `max_instances`."""
     OFFERED = 4
@@ -151,10 +149,14 @@ class JobOptions(NamedTuple):
     tags: frozenset[str] = frozenset()
 
 
+_PLAIN = JobOptions()[1:7]
+
+
 class JobRow:
     """A job as the timetable knows it: one row of the generation table, with the entry of its next slot."""
 
     __slots__ = (
+        "__weakref__",
         "arrival",
         "busy_since",
         "busy_until",
@@ -180,6 +182,7 @@ class JobRow:
         "over",
         "payload",
         "place",
+        "plain",
         "planned",
         "planning",
         "resumed",
@@ -193,6 +196,8 @@ class JobRow:
         self.schedule = schedule
         self.payload = payload
         self.options = options
+        self.plain = options[1:7] == _PLAIN
+        """No retries, limits, or runs side by side: what most jobs are, and their runs take a short way."""
         self.notes: Any = None
         """The outer rings' own notes about the job; the core never looks at them."""
         self.state = JobState.SCHEDULED
@@ -219,7 +224,7 @@ class JobRow:
         self.entry = 0
         """Sequence number of the one valid heap entry; 0: none."""
         self.arrival = 0
-        """Its key in the ready heap, kept for coming back under it."""
+        """Its key in the ready queue, kept for coming back under it."""
         self.in_wall = False
         self.due = 0
         """Monotonic instant at which the slot became due (the first unserved one)."""
@@ -324,7 +329,7 @@ class Run:
         """Monotonic instant of the claim of this attempt; 0 while unknown."""
         self.future: Any = None
         """That of the call, or of the extra run; cancelling it cancels the run."""
-        self.followers: list[Future[Any]] = _NO_FUTURES
+        self.followers: list[Any] = _NO_FUTURES
         """Futures of those who only look on."""
         self.notes: Any = None
         self.last: Any = None
@@ -335,6 +340,6 @@ class Run:
         return f"<Run {name} #{self.number} attempt {self.attempt} {self.place.name}>"
 
 
-_NO_FUTURES: list[Future[Any]] = []
+_NO_FUTURES: list[Any] = []
 _NO_RUNS: list[Run] = []
 """What an idle row's `live` and `held` are: one shared empty list, never changed, to keep a million rows small."""

@@ -19,6 +19,7 @@ from procsched.core.model import (
     Run,
     Timebase,
 )
+from procsched.core.schedules import FixedRate
 from procsched.core.slots import (
     ScheduleFailed,
     base_time,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from procsched.core.model import JobRow, Now
+    from procsched.core.schedules import Schedule
 
 __all__ = ["Planning"]
 
@@ -54,8 +56,6 @@ class Planning(Hands):
         """Submitted calls that haven't ended, without those that have only come."""
         self.missed = 0
         self._generation = 0
-        self._epoch = 0
-        """Of the calendar: goes up when the wall clock is set back far."""
         self._spread = 0.0
         self._turn = self._turn_before = 0
         """Monotonic instants of the last two looks at what is due: what came before the one but last had been seen."""
@@ -66,14 +66,16 @@ class Planning(Hands):
     def _push_slot(self, row: JobRow, slot: int, draw: float) -> None:
         row.planned = slot
         row.over = False
-        row.epoch = self._epoch
+        row.epoch = self.jobs.epoch
         row.was_held = False
-        due = slot
-        if row.schedule.jitter:
-            # One draw serves all jobs of a turn: the golden ratio spreads it, so that they don't move together.
-            self._spread += _GOLDEN
-            due += int(row.schedule.jitter * ((draw + self._spread) % 1.0))
-        self.queues.push_timer(row, row.schedule.timebase, due)
+        self.queues.push_timer(row, row.schedule.timebase, slot + self._jittered(row.schedule, draw))
+
+    def _jittered(self, schedule: Schedule, draw: float) -> int:
+        if not schedule.jitter:
+            return 0
+        # One draw serves all jobs of a turn: the golden ratio spreads it, so that they don't move together.
+        self._spread += _GOLDEN
+        return int(schedule.jitter * ((draw + self._spread) % 1.0))
 
     def _plan_anew(self, row: JobRow, now: Now) -> None:
         try:
@@ -121,6 +123,40 @@ class Planning(Hands):
             return None
         self._count(row, run, now.mono)
         self._plan_at_hand_over(row, run, now, changes, draw)
+        return run
+
+    def _is_simple(self, row: JobRow, now: Now) -> bool:
+        """Whether its due slot needs no thought: a plain job on a grid, with nothing under way and one slot due."""
+        schedule = row.schedule
+        if not row.plain or row.hands or row.live or self.ghosts or type(schedule) is not FixedRate:
+            return False
+        if schedule.missed is Missed.CATCH_UP:
+            return True
+        return schedule.missed is Missed.COALESCE and now.mono < row.planned + schedule.period
+
+    def _is_endless_grid(self, schedule: FixedRate) -> bool:
+        """Whether the slot after the next one needs no thought."""
+        return schedule.missed is not Missed.SKIP and schedule.limit is None and schedule.last_at is None
+
+    def _take_simple(self, row: JobRow, now: Now) -> Run:
+        """`_take_slot` for such a slot."""
+        planned = row.planned
+        run = Run(row, row.payload, row.options.priority, row.due, now.wall - (now.mono - planned))
+        row.number += 1
+        row.made += 1
+        run.number = row.number
+        run.planned = planned
+        run.noticed = row.noticed
+        run.was_held, row.was_held = row.was_held, False
+        run.arrival = row.arrival
+        run.cost = row.cost
+        run.counted = True
+        row.place = NOWHERE
+        row.planning = True
+        row.live = [run]
+        row.hands = 1
+        row.busy_since = now.mono
+        self.live += 1
         return run
 
     def _take_again(self, row: JobRow, run: Run, now: Now, changes: Changes, draw: float) -> Run | None:
@@ -200,7 +236,7 @@ class Planning(Hands):
         schedule = row.schedule
         try:
             slot = None if self._is_spent(row) else following_slot(schedule, planned, finished, now)
-            if slot is not None and schedule.timebase is Timebase.WALL and row.epoch != self._epoch:
+            if slot is not None and schedule.timebase is Timebase.WALL and row.epoch != self.jobs.epoch:
                 slot = first_slot(schedule, now)
             if slot is not None and row.resumed is not None and slot <= row.resumed:
                 slot = slot_after_pause(schedule, slot, row.resumed, now)
@@ -221,7 +257,7 @@ class Planning(Hands):
         try:
             if row.over or self._is_spent(row):
                 slot = None
-            elif row.schedule.timebase is Timebase.WALL and row.epoch != self._epoch:
+            elif row.schedule.timebase is Timebase.WALL and row.epoch != self.jobs.epoch:
                 slot = first_slot(row.schedule, now)
             else:
                 slot = slot_after_pause(row.schedule, row.planned, at, now)
@@ -266,7 +302,7 @@ class Planning(Hands):
 
     def _is_current(self, run: Run) -> bool:
         row = run.row
-        return row is not None and run.generation == row.generation and self.jobs.get(row.id) is row
+        return row is not None and run.generation == row.generation and self.jobs.is_living(row)
 
     def _pause(self, row: JobRow, now: Now, changes: Changes, reason: Exception | None = None) -> None:
         self.queues.disowned(row)
@@ -331,7 +367,7 @@ class Planning(Hands):
             and row.place is NOWHERE
             and not row.live
             and not row.planning
-            and self.jobs.get(row.id) is row
+            and self.jobs.is_living(row)
         ):
             row.state = JobState.FINISHED
             del self.jobs[row.id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from procsched.core.heap import DueHeap
 from procsched.core.model import NOWHERE, Place, ReadyOrder, Run, Timebase
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from procsched.core.heap import Entry
+    from procsched.core.jobtable import JobTable
     from procsched.core.model import JobRow, Now
 
 __all__ = ["Queues"]
@@ -27,6 +28,8 @@ WALL_LOOK = 30_000_000_000
 """While a calendar entry waits, the wall clock is looked at this often, so that a step of it, or a resume of the
 machine, is noticed in time. cron looks once a minute; monotonic waits alone would sleep through."""
 
+_AT_ONCE = 2000
+"""Entries that become due in one turn: about 10 ms. A million jobs may be due at the same instant."""
 _MANY = 64
 """Below this many a sweep costs less than thinking about it."""
 
@@ -38,7 +41,7 @@ The bound is Debian cron's."""
 class Queues:
     """Timer heaps and ready queue over one generation table."""
 
-    def __init__(self, jobs: dict[str, JobRow], order: ReadyOrder) -> None:
+    def __init__(self, jobs: JobTable, order: ReadyOrder) -> None:
         self._jobs = jobs
         self._by_priority = order is ReadyOrder.PRIORITY
         self._mono = DueHeap(self._is_live)
@@ -53,8 +56,10 @@ class Queues:
         self._latest_wall: int | None = None
 
     def _is_live(self, entry: Entry) -> bool:
-        item = entry[3]
-        return item.entry == entry[2] and (isinstance(item, Run) or self._jobs.get(item.id) is item)
+        item: Any = entry[3]
+        if isinstance(item, str):
+            return self._jobs.has_entry(item, entry)
+        return item.entry == entry[2] and (isinstance(item, Run) or self._jobs.is_living(item))
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -71,6 +76,14 @@ class Queues:
         item.in_wall = timebase is Timebase.WALL
         item.place = place
         item.entry = seq
+
+    def push_resting(self, entry: Any, timebase: Timebase) -> None:
+        """The entry of a job that rests."""
+        (self._wall if timebase is Timebase.WALL else self._mono).push_entry(entry)
+
+    def forget_resting(self, timebase: Timebase) -> None:
+        """Such an entry has become stale."""
+        (self._wall if timebase is Timebase.WALL else self._mono).forget()
 
     def push_ready(self, item: JobRow | Run) -> None:
         """``item`` is due since `item.due`; one that was here before comes back under its old key."""
@@ -105,15 +118,20 @@ class Queues:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:
-        """Moves what has become due to the ready heap."""
+        """Moves what has become due to the ready queue: so much that nobody waits long, the rest in further turns.
+
+        They come in the order in which they became due, which is that of the ready queue; but where priority comes
+        first, all must be there.
+        """
         self.sweep()
-        mono, wall = self._mono, self._wall
-        while (entry := mono.peek()) is not None and entry[0] <= now.mono:
-            mono.pop()
-            self._became_due(entry[3], entry[0], now)
-        while (entry := wall.peek()) is not None and entry[0] <= now.wall:
-            wall.pop()
-            self._became_due(entry[3], now.mono - (now.wall - entry[0]), now)
+        room = _AT_ONCE if not self._by_priority else 1 << 62
+        while room and (entry := self._mono.pop_due(now.mono)) is not None:
+            self._became_due(self._item(entry), entry[0], now)
+            room -= 1
+        room = max(room, _AT_ONCE // 2)
+        while room and (entry := self._wall.pop_due(now.wall)) is not None:
+            self._became_due(self._item(entry), now.mono - (now.wall - entry[0]), now)
+            room -= 1
 
     def _became_due(self, item: JobRow | Run, due: int, now: Now) -> None:
         item.due = due
@@ -144,16 +162,21 @@ class Queues:
 
     # -- out ------------------------------------------------------------------------------------------------------
 
-    def soonest(self, now: Now) -> tuple[int, JobRow | Run] | None:
-        """The next timer entry, with its monotonic due time; it stays where it is."""
-        best: tuple[int, JobRow | Run] | None = None
-        if (entry := self._mono.peek()) is not None:
-            best = (entry[0], entry[3])
+    def soonest(self, now: Now, before: int) -> tuple[int, JobRow | Run] | None:
+        """The next timer entry, if it is due until monotonic ``before``, and when; it stays where it is."""
+        best: tuple[int, Entry] | None = None
+        if (entry := self._mono.peek()) is not None and entry[0] <= before:
+            best = (entry[0], entry)
         if (entry := self._wall.peek()) is not None:
             due = now.mono + entry[0] - now.wall
-            if best is None or due < best[0]:
-                best = (due, entry[3])
-        return best
+            if due <= before and (best is None or due < best[0]):
+                best = (due, entry)
+        return None if best is None else (best[0], self._item(best[1]))
+
+    def _item(self, entry: Entry) -> JobRow | Run:
+        """What a live entry stands for; a job that rests no longer does."""
+        item: Any = entry[3]
+        return self._jobs.get(item) if isinstance(item, str) else item  # type: ignore[return-value]
 
     def pop_timer(self, item: JobRow | Run) -> None:
         """Takes out the entry that `soonest` has just shown."""
@@ -203,6 +226,11 @@ class Queues:
         return len(self.arrivals) - self._taken_back
 
     @property
+    def others(self) -> int:
+        """What is ready beside calls that have just come."""
+        return len(self._ready)
+
+    @property
     def ready(self) -> int:
         return len(self._ready) + len(self.arrivals) - self._taken_back
 
@@ -221,17 +249,26 @@ class Queues:
         return first if oldest is None else oldest if first is None else min(first, oldest)
 
     def items(self) -> Iterator[JobRow | Run]:
-        """All that waits, in no order. Costs O(n)."""
+        """All that waits, but for jobs at rest, in no order. Costs O(n)."""
         for heap in (self._mono, self._wall, self._ready):
             for entry in heap.live():
-                yield entry[3]
+                item: Any = entry[3]
+                if isinstance(item, str):
+                    item = self._jobs.awake(item)
+                if item is not None:
+                    yield item
         for call in [*self.arrivals]:  # in one step, while others may append
             if call.place is Place.POSTED:
                 yield call
 
     def wall_rows(self) -> list[JobRow]:
-        """The jobs that wait for an instant of the calendar, first come first. Costs O(n log n)."""
-        return [entry[3] for entry in sorted(self._wall.live()) if not isinstance(entry[3], Run)]
+        """The jobs that wait for an instant of the calendar, first come first. Costs O(n log n).
+
+        Those at rest wait for an instant that no calendar moves.
+        """
+        items: list[Any] = [entry[3] for entry in sorted(self._wall.live())]
+        rows = [self._jobs.awake(item) if isinstance(item, str) else item for item in items]
+        return [row for row in rows if row is not None and not isinstance(row, Run)]
 
     def recount(self) -> None:
         """Counts anew what is stale, after a change that was cut short."""
@@ -240,7 +277,7 @@ class Queues:
         self._taken_back = sum(call.place is not Place.POSTED for call in [*self.arrivals])
 
     def check_valid(self) -> None:
-        seen: set[int] = set()
+        seen: dict[int, object] = {}  # with the items, or a number might be given out twice
         for heap, places in (
             (self._mono, (Place.TIMER, Place.BACKOFF)),
             (self._wall, (Place.TIMER,)),
@@ -248,8 +285,10 @@ class Queues:
         ):
             heap.check_valid()
             for entry in heap.live():
-                item = entry[3]
+                item: Any = entry[3]
+                if isinstance(item, str):
+                    item = self._jobs.look(item)
                 assert id(item) not in seen, f"{item!r} is in two places"
-                seen.add(id(item))
+                seen[id(item)] = item
                 assert item.place is not Place.POSTED, f"{item!r} has come, and waits elsewhere"
                 assert item.place in places, f"{item!r} is in the heap of another place"

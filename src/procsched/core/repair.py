@@ -29,7 +29,7 @@ def repair(table: Timetable, in_hand: Iterable[Run], now: Now) -> Changes:
     queued = list(table.queues.items())
     slots = {id(item) for item in queued if not isinstance(item, Run)}
     runs = [item for item in queued if isinstance(item, Run)]
-    for row in table.jobs.values():
+    for row in table.jobs.rows():
         runs += [run for run in row.held if run.entry == 0 and run.place is Place.HELD]
     known = {id(run): run for run in (*runs, *in_hand) if run.place is not Place.DONE}
     for run in known.values():
@@ -39,12 +39,12 @@ def repair(table: Timetable, in_hand: Iterable[Run], now: Now) -> Changes:
     for run in known.values():
         if run.row is not None:
             by_row.setdefault(id(run.row), []).append(run)
-            if run.counted and table.jobs.get(run.row.id) is not run.row:
+            if run.counted and not table.jobs.is_living(run.row):
                 table.ghosts[run.row.id] = table.ghosts.get(run.row.id, 0) + 1
     table.admitted = sum(run.row is None and run.place is not Place.POSTED for run in known.values())
     table.live = sum(run.row is not None for run in known.values())
     table.paused.clear()
-    for row in list(table.jobs.values()):
+    for row in table.jobs.rows():
         _repair_row(table, row, by_row.get(id(row), []), id(row) in slots, now, changes)
     table.queues.recount()
     return changes

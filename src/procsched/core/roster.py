@@ -80,6 +80,16 @@ class Slot:
         """The run at the head of the slot: the one that executes, if any does."""
         return next(iter(self.runs.values()), None)
 
+    def reported(self, ticket: int, now: int) -> Run | None:
+        """Its worker has reported the end of a run; None: it had been given up, and its account is closed."""
+        run = self.runs.pop(ticket, None)
+        if run is not None:
+            self.progress = now
+            self.runs_done += 1
+            if self.armed == ticket:
+                self.armed = 0
+        return run
+
     def __repr__(self) -> str:
         return f"<Slot {self.index} {self.state.value} pid {self.pid} with {len(self.runs)} runs>"
 
@@ -117,14 +127,6 @@ class Roster:
             run.slot = slot.index
             if armed:
                 slot.armed = run.ticket
-
-    def reported(self, slot: Slot, ticket: int, now: int) -> Run:
-        """The worker has reported the end of a run."""
-        slot.progress = now
-        slot.runs_done += 1
-        if slot.armed == ticket:
-            slot.armed = 0
-        return slot.runs.pop(ticket)
 
     def withdrawn(self, slot: Slot, tickets: Iterable[int]) -> list[Run]:
         """These were taken back unclaimed: the slot owes one acknowledgement for them all."""

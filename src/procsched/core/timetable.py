@@ -6,7 +6,7 @@ Theory of operation
 1. ``jobs`` maps an id to the row of its living job. A row that isn't in it is history: its runs finish, and change
    nothing.
 2. A job's next slot, and a run that waits, have one entry in one heap (`Queues`).
-3. ``promote`` moves what has become due to the ready heap. ``take`` turns the first ready entries into runs for a
+3. ``promote`` moves what has become due to the ready queue. ``take`` turns the first ready entries into runs for a
    worker, and decides there, when a run could be handed over, what becomes of missed slots. ``put_back`` undoes a
    take. ``settle`` ends an attempt, and plans the next slot.
 4. An id never has more than ``max_instances`` runs in hand, over all its generations (`Hands`).
@@ -21,8 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from procsched.core.changes import Changes
+from procsched.core.changes import NO_CHANGES, Changes
+from procsched.core.jobtable import end
 from procsched.core.model import (
+    _NO_RUNS,
     NOWHERE,
     JobState,
     Outcome,
@@ -31,7 +33,7 @@ from procsched.core.model import (
     Timebase,
 )
 from procsched.core.planning import Planning
-from procsched.core.schedules import FixedDelay
+from procsched.core.schedules import FixedDelay, FixedRate
 from procsched.core.slots import (
     ScheduleFailed,
     base_time,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Timetable"]
 
+REST_FROM = 1_000_000_000
+"""A job whose first slot is so far away (ns) rests until then."""
 _MOST_SKIPPED = 100
 """Per take: a long row of slots that come too late mustn't hold the lock."""
 
@@ -73,7 +77,7 @@ class Timetable(Planning):
         if first is None:
             row.state = JobState.FINISHED
             changes.finished.append(row)
-            self.jobs.pop(row.id, None)
+            self.jobs.pop(row.id)
         else:
             self._push_slot(row, first, draw)
             self.jobs[row.id] = row
@@ -81,8 +85,40 @@ class Timetable(Planning):
             self._bury(old)
         return changes
 
+    def lay_down(self, row: JobRow, now: Now, draw: float = 0.0) -> int | None:
+        """Registers a new row under a free id, to rest until its first slot; its monotonic due time.
+
+        None: it isn't of the kind that can, or is due too soon to pay for it; nothing is registered then.
+        """
+        schedule = row.schedule
+        if not self.jobs.can_rest(row):
+            return None
+        base = now.wall if schedule.timebase is Timebase.WALL else now.mono
+        first = schedule.first(base)  # of a schedule of ours: it answers, and raises nothing
+        if first is None or (until := first - base) < REST_FROM:
+            return None
+        row.planned = first
+        row.generation = self._next_generation()
+        row.epoch = self.jobs.epoch
+        row.in_wall = schedule.timebase is Timebase.WALL
+        row.place = Place.TIMER
+        row.entry = seq = next(self.queues.sequence)
+        entry = self.jobs.packed(row, seq, first + self._jittered(schedule, draw))
+        self.queues.push_resting(entry, schedule.timebase)
+        self.jobs.rest(row, entry)
+        return now.mono + until
+
+    def cancel_resting(self, row: JobRow) -> bool:
+        """Ends the job if it rests: there is nothing more to do then. False: it doesn't."""
+        if self.jobs.end_rest(row) is None:
+            return False
+        self.queues.forget_resting(row.schedule.timebase)
+        end(row)
+        return True
+
     def reschedule(self, row: JobRow, schedule: Schedule, now: Now, draw: float = 0.0) -> Changes:
         """A new generation in place: what waits of the old one dies, what executes finishes."""
+        self.jobs.get(row.id)  # it rests no longer
         first = first_slot(schedule, now)
         changes = Changes()
         extras = [run for run in row.live if run.planned is None and not run.started]
@@ -102,7 +138,7 @@ class Timetable(Planning):
             self.paused.discard(row)
         elif row.state is JobState.PAUSED:
             row.planned = first
-            row.epoch = self._epoch
+            row.epoch = self.jobs.epoch
         else:
             self._push_slot(row, first, draw)
         self._free_hand(row.id)
@@ -143,6 +179,7 @@ class Timetable(Planning):
 
     def run_now(self, row: JobRow, now: Now) -> Run:
         """An extra run beside the schedule; while one is queued, that one."""
+        self.jobs.get(row.id)  # it rests no longer
         if row.extra is not None:
             return row.extra
         run = Run(row, row.payload, row.priority, now.mono, now.wall)
@@ -169,9 +206,9 @@ class Timetable(Planning):
     # -- runs: the loop -------------------------------------------------------------------------------------------
 
     def promote(self, now: Now) -> None:
-        """Moves what has become due to the ready heap, and notices steps of the wall clock."""
+        """Moves what has become due to the ready queue, and notices steps of the wall clock."""
         if self.queues.wall_was_set_back(now):
-            self._epoch += 1
+            self.jobs.epoch += 1
             for row in self.queues.wall_rows():
                 self._plan_anew(row, now)
         self.queues.promote(now)
@@ -180,7 +217,7 @@ class Timetable(Planning):
     def take(self, now: Now, limit: int, budget: int, draw: float = 0.0) -> Changes:
         """The first ready runs, for one worker: at most ``limit``, costing at most ``budget`` together, or just one."""
         changes = Changes()
-        runs, queues, spent, offset = changes.runs, self.queues, 0, now.wall - now.mono
+        runs, queues, spent = changes.runs, self.queues, 0
         while len(runs) < limit and len(changes.skipped) < _MOST_SKIPPED:
             item = queues.head()
             if item is None:
@@ -193,10 +230,14 @@ class Timetable(Planning):
                 if runs and spent + run.cost > budget:
                     break
                 if run.place is Place.POSTED:
-                    self.admitted += 1
-                    run.planned_wall = run.due + offset
-                    run.noticed = run.due if run.due < self._turn_before else now.mono
+                    spent = self._admit(runs, limit, spent, budget, now)
+                    continue
                 queues.pop_ready(run)
+            elif not isinstance(item, Run) and self._is_simple(item, now):
+                if runs and spent + item.cost > budget:
+                    break
+                queues.pop_ready(item)
+                run = self._take_simple(item, now)
             else:
                 if self._hold(item):
                     continue
@@ -214,14 +255,37 @@ class Timetable(Planning):
                 runs.append(run)
         return changes
 
+    def _admit(self, runs: list[Run], limit: int, spent: int, budget: int, now: Now) -> int:
+        """Takes calls as they have come, as long as nothing else can be before them; what they all cost by then."""
+        queues, offset, turn_before = self.queues, now.wall - now.mono, self._turn_before
+        arrivals, none_else, before = queues.arrivals, not queues.others, len(runs)
+        while True:
+            run = arrivals.popleft()
+            run.planned_wall = run.due + offset
+            run.noticed = run.due if run.due < turn_before else now.mono
+            run.place = Place.OFFERED
+            spent += run.cost
+            runs.append(run)
+            if not none_else or not arrivals or len(runs) >= limit:
+                break
+            following = arrivals[0]
+            if following.place is not Place.POSTED:
+                break
+            if following.estimate is not None:
+                following.cost = following.estimate.cost
+            if spent + following.cost > budget:
+                break
+        self.admitted += len(runs) - before
+        return spent
+
     def take_early(self, now: Now, horizon: int, draw: float = 0.0) -> Changes:
         """The next run that will be due within ``horizon`` ns, for handing it over before its time.
 
         Only to be asked while nothing is ready, so that it overtakes nobody.
         """
         changes = Changes()
-        soonest = self.queues.soonest(now)
-        if soonest is None or soonest[0] > now.mono + horizon:
+        soonest = self.queues.soonest(now, now.mono + horizon)
+        if soonest is None:
             return changes
         due, item = soonest
         row = item.row if isinstance(item, Run) else item
@@ -289,6 +353,39 @@ class Timetable(Planning):
             self._end_run(row, run, outcome, finished, now, changes, draw)
         return changes
 
+    def settle_slot(self, run: Run, finished: int, now: Now, draw: float = 0.0) -> Changes | None:
+        """`settle` for a success of a plain job that has nothing else under way. None: it isn't; nothing is done."""
+        row = run.row
+        if (
+            row is None
+            or not row.plain
+            or run.planned is None
+            or not row.planning
+            or len(row.live) != 1
+            or run.generation != row.generation
+            or self.ghosts
+            or row.state is not JobState.SCHEDULED
+            or not self.jobs.is_living(row)
+        ):
+            return None
+        run.place = Place.DONE
+        run.counted = False
+        run.started = True
+        row.hands = row.executing = row.failures = 0
+        row.busy_until = finished
+        row.live = _NO_RUNS
+        self.live -= 1
+        schedule = row.schedule
+        if type(schedule) is FixedRate and row.resumed is None and self._is_endless_grid(schedule):
+            row.planning = False
+            self._push_slot(row, run.planned + schedule.period, draw)
+            return NO_CHANGES
+        changes = Changes()
+        base = now.wall - (now.mono - finished) if schedule.timebase is Timebase.WALL else finished
+        self._plan_following(row, run.planned, base, now, changes, draw)
+        self._finish_if_over(row, changes)
+        return changes
+
     def close(self, now: Now, *, cancel_calls: bool) -> Changes:
         """Shutdown: no job or delayed call makes a further run. Calls for now stay, unless ``cancel_calls``."""
         changes = Changes()
@@ -297,7 +394,9 @@ class Timetable(Planning):
         for item in list(self.queues.items()):
             if isinstance(item, Run) and item.row is None and (cancel_calls or item.place is Place.TIMER):
                 changes.cancelled += self.drop(item, now).cancelled
-        changes.over = list(self.jobs.values())
+        self.jobs.clear_resting()
+        self.queues.recount()
+        changes.over = self.jobs.rows()
         for row in changes.over:
             self._end_job(row, now, changes)
         return changes
@@ -310,7 +409,7 @@ class Timetable(Planning):
 
     def next_run(self, row: JobRow, now: Now) -> int | None:
         """The job's next slot in wall ns; None when there is none, or none that can be known yet."""
-        if self.jobs.get(row.id) is not row or row.state is not JobState.SCHEDULED:
+        if not self.jobs.is_living(row) or row.state is not JobState.SCHEDULED:
             return None
         schedule, slot = row.schedule, row.planned
         if row.place is NOWHERE:

@@ -114,9 +114,7 @@ class Pool(Protocol):
 
     # -- callers' threads
 
-    def ship(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
-    ) -> Payload:
+    def ship(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """Pickle for a worker. `NotShippable`, or `TypeError` for coroutine and generator functions."""
 
     # -- the delivery thread
@@ -150,7 +148,7 @@ class Pool(Protocol):
     def kill(self, slot: int) -> None:
         """End the worker and all its descendants, booting ones too; Died follows."""
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
         """Sleep until something happens, ``timeout`` seconds at most. The only place where the loop sleeps."""
 
     def close(self, deadline: float) -> None:

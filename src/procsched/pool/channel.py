@@ -17,7 +17,9 @@ from procsched.wire import (
     ARGS,
     BOARD,
     FUNCTION,
+    JOB,
     MESSAGE_HEAD,
+    NUMBERS,
     ORDERS,
     RETIRE,
     TICKET,
@@ -25,9 +27,12 @@ from procsched.wire import (
     VOID,
     dumps,
     missing,
+    pack_orders,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from procsched.pool.ends import Ends
     from procsched.wire import Function, Order
 
@@ -53,26 +58,29 @@ class Channel:
 
     def offer(self, orders: list[Order], functions: list[Function]) -> None:
         """Tickets, then orders; functions that this worker doesn't know go along."""
-        self._write_tickets([order[TICKET] for order in orders])
-        by_key = {function.key: function for function in functions}
+        columns = list(zip(*orders, strict=True))
+        tickets, keys, bodies = columns[TICKET], columns[FUNCTION], columns[ARGS]
+        self._write_tickets(tickets)
+        needed = set(keys)
         news: list[tuple[Any, ...]] = []
         files: list[int] = []
-        for key in dict.fromkeys([order[FUNCTION] for order in orders]):
+        for key in needed:
             if key in self._known:
                 self._known.move_to_end(key)
                 continue
-            function = by_key[key]
+            function = next(function for function in functions if function.key == key)
             self._known[key] = function.size
             self._known_bytes += function.size
             body = self._inline(function.body, files)
-            news.append((key, function.by_reference, function.name, function.job_id, function.source, body))
-        sent = orders
-        if not all(type(order[ARGS]) is bytes for order in orders):
-            sent = [(*order[:ARGS], self._inline(order[ARGS], files)) for order in orders]  # type: ignore[misc]
+            news.append((key, function.by_reference, function.name, function.source, body))
+        args: list[bytes | int] | None = None
+        if any(bodies):
+            args = [body if type(body) is bytes else self._inline(body, files) for body in bodies]
         # Both sides forget the same, because this one says what: the worker never lacks what isn't sent again. Orders
         # that wait there keep the function they came with.
         self._queue.extend(files)
-        self._send((ORDERS, self._forget({order[FUNCTION] for order in orders}), news, sent))
+        jobs = columns[JOB] if any(columns[JOB]) else None
+        self._send((ORDERS, self._forget(needed), news, pack_orders(columns[:NUMBERS]), jobs, args))
 
     def withdraw(self) -> list[int]:
         """Take back every unclaimed ticket."""
@@ -187,7 +195,7 @@ class Channel:
             forgotten.append(key)
         return forgotten
 
-    def _write_tickets(self, tickets: list[int]) -> None:
+    def _write_tickets(self, tickets: Sequence[int]) -> None:
         data = struct.pack(f"={len(tickets)}q", *tickets)
         written = os.write(self._ends.tickets_write, data)
         assert written == len(data), "more tickets are outstanding than a pipe holds"

@@ -53,22 +53,24 @@ class Ends:
             os.lseek(self.board, STACK_OFFSET, os.SEEK_SET)  # the child's faulthandler writes where the offset stands
             for fd in (self.inbox, self.outbox, self.tickets, self.tickets_write, self.chatter, self.child["chatter"]):
                 os.set_blocking(fd, False)
+            _living.add(self)
         except BaseException:
             self.close_childs()
             self.close()
             raise
-        _living.add(self)
 
     def _open_passage(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        with ours, theirs:
             ours.setblocking(False)
             theirs.setblocking(True)
-            self._passage = socket.socket(fileno=above_standard(ours.detach()))
-            self.child["passage"] = above_standard(theirs.detach())
-        finally:
-            ours.close()
-            theirs.close()
+            self.child["passage"] = _duplicate(theirs)
+            number = _duplicate(ours)
+            try:
+                self._passage = socket.socket(fileno=number)
+            except BaseException:
+                os.close(number)
+                raise
 
     @property
     def passage(self) -> int:
@@ -141,6 +143,8 @@ def _duplicate(connection: Any) -> int:
 
 def _pipe() -> tuple[int, int]:
     reader, writer = os.pipe()
+    if min(reader, writer) > 2:  # as nearly always: nothing that could fail once they are open
+        return reader, writer
     return above_standard(reader), above_standard(writer)
 
 

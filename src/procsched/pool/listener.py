@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import selectors
 import threading
+import time
 import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,7 @@ __all__ = ["Ear", "Listener"]
 LOGS_KEPT = 50
 _READ = 1 << 16
 _M = TypeVar("_M", RemoteLog, RemoteProgress, RemoteDropped)
+_PAUSE = 0.01
 _PARTS_LIMIT = 1 << 20  # of one message; a worker cuts its texts far below
 
 
@@ -68,6 +70,11 @@ class Ear:
             self.done = True
             # Records of a run that was reported afterwards aren't those of the one it died in.
             return list(self._logs) if self._logs_of != last_reported else []
+
+    def abandon(self) -> None:
+        """Without listening any more."""
+        self.done = True
+        self.close()
 
     def heard(self) -> list[Any]:
         """Take what has been heard since."""
@@ -171,9 +178,15 @@ class Listener:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._stopping = False
+        self._stopping = self._stopped = False
         self._thread = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no thread left
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            raise
 
     def add(self, ear: Ear) -> None:
         """Listen to it."""
@@ -184,11 +197,14 @@ class Listener:
         self._post(lambda: self._forget(ear))
 
     def stop(self, timeout: float) -> None:
-        """Once; the ears were removed before."""
+        """Idempotent; the ears were removed before."""
+        if self._stopped:
+            return
         self._stopping = True
         self._post(lambda: None)
         self._thread.join(timeout)
         if not self._thread.is_alive():
+            self._stopped = True
             self._selector.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -201,18 +217,21 @@ class Listener:
             pass
 
     def _listen(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                ear = key.data
-                if ear is None:
-                    self._read_mail()
-                    continue
-                ear.pump()
-                if ear.done:
-                    self._unwatch(ear)
-                self._tell(ear)
-            if self._stopping and not self._mail:
-                return
+        while not (self._stopping and not self._mail):
+            try:
+                for key, _ in self._selector.select():
+                    self._hear(key.data)
+            except Exception:  # no memory: what wasn't read is there still; the pause keeps a lasting error from heat
+                time.sleep(_PAUSE)
+
+    def _hear(self, ear: Ear | None) -> None:
+        if ear is None:
+            self._read_mail()
+            return
+        ear.pump()
+        if ear.done:
+            self._unwatch(ear)
+        self._tell(ear)
 
     def _read_mail(self) -> None:
         try:
@@ -220,10 +239,11 @@ class Listener:
         except BlockingIOError:
             pass
         while self._mail:
-            self._mail.popleft()()
+            self._mail[0]()  # each may be done twice; an ear that is forgotten would stay open
+            self._mail.popleft()
 
     def _watch(self, ear: Ear) -> None:
-        if ear.fd >= 0 and not ear.done:
+        if ear.fd >= 0 and not ear.done and ear.fd not in self._selector.get_map():
             self._selector.register(ear.fd, selectors.EVENT_READ, ear)
 
     def _unwatch(self, ear: Ear) -> None:

@@ -95,7 +95,7 @@ class _Launch(Popen):  # type: ignore[misc]
     def _watched(self) -> int:
         try:
             return open_pidfd(self.pid)
-        except OSError:  # out of descriptors at the last moment: a worker nobody could bury
+        except BaseException:  # out of descriptors at the last moment: a worker nobody could bury
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             raise
@@ -233,7 +233,19 @@ def launch(name: str, ends: Ends, boot: dict[str, Any], env: dict[str, str]) -> 
             return ProcessHandle(process)
         except (AttributeError, TypeError):  # loky's internals look different
             pass
+        except BaseException:
+            _end_unheld(process)
+            raise
     return ProcessHandle(_start_stock(name, boot, ends.child, env))
+
+
+def _end_unheld(process: Any) -> None:
+    """It was started, and what came then went wrong: nobody would bury it."""
+    popen = getattr(process, "_popen", None)
+    if popen is not None:
+        os.kill(popen.pid, signal.SIGKILL)
+        os.waitpid(popen.pid, 0)
+        os.close(popen.sentinel)
 
 
 def _start_stock(name: str, boot: dict[str, Any], descriptors: dict[str, int], env: dict[str, str]) -> Any:

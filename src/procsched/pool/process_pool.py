@@ -12,8 +12,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
+import select
 import threading
 import time
 import weakref
@@ -52,6 +54,9 @@ _LOOK_AGAIN = 0.002  # seconds, for a death that was seen before the corpse can 
 _LOOK_FOR_DEATHS = 0.25  # seconds, only where there is no pidfd
 
 
+_ship: Callable[..., Payload] | None = None  # imported with the first call: a scheduler that has none starts faster
+
+
 class ProcessPool:
     """Law: a slot has at most one tenant, from ``spawn`` to its Died; a spare is a tenant without a slot."""
 
@@ -70,13 +75,14 @@ class ProcessPool:
 
     # -- other threads -------------------------------------------------------------------------------------------
 
-    def ship(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = ""
-    ) -> Payload:
+    def ship(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """Pickle for a worker, in the caller's thread."""
-        from procsched.shipping.payload import ship
+        global _ship
+        if _ship is None:
+            from procsched.shipping import payload
 
-        return ship(fn, args, dict(kwargs), job_id=job_id)
+            _ship = payload.ship
+        return _ship(fn, args, kwargs)
 
     def decode(self, outcome: Outcome, body: object) -> object:
         """The value, or the exception of a failed run. Runs user code (unpickling): in the delivery thread."""
@@ -109,16 +115,23 @@ class ProcessPool:
         assert not self._opened, "a pool is opened once"
         self._settings = settings
         self._spares = Spares(settings.spares, self._start_spare, self._after)
-        self._waiter = Waiter()
-        reader, writer = os.pipe()
-        self._wake_read, self._wake_write = above_standard(reader), above_standard(writer)
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self._waiter.add(self._wake_read, self._woken)
-        self._oom = OomCounter()
-        self._listener = Listener(settings.name, chatter)
-        self._reaper = Reaper(settings.name)
-        self._starter = Starter(settings.name, self._arrived)
+        with (
+            contextlib.ExitStack() as undo
+        ):  # for want of descriptors or threads it may stop halfway, and be tried again
+            self._waiter = Waiter()
+            undo.callback(self._waiter.close)
+            self._wake_read, self._wake_write = map(above_standard, os.pipe())
+            undo.callback(self._close_wake_up)
+            os.set_blocking(self._wake_read, False)
+            os.set_blocking(self._wake_write, False)
+            self._waiter.add(self._wake_read, self._woken)
+            self._oom = OomCounter()
+            self._listener = Listener(settings.name, chatter)
+            undo.callback(self._listener.stop, 1.0)
+            self._reaper = Reaper(settings.name)
+            undo.callback(self._reaper.stop, 1.0)
+            self._starter = Starter(settings.name, self._arrived)
+            undo.pop_all()
         self._opened = True
         _open_pools.add(self)
 
@@ -184,8 +197,8 @@ class ProcessPool:
         if tenant is not None:
             self._kill(tenant)
 
-    def poll(self, timeout: float | None) -> list[Event]:
-        """The loop's only sleep; then everything that has happened."""
+    def poll(self, timeout: float | None, linger: float = 0.0) -> list[Event]:
+        """The loop's only sleep; then everything that has happened. Reports may gather for ``linger`` seconds first."""
         if self._closed:
             return []
         if self._arrivals:
@@ -195,6 +208,8 @@ class ProcessPool:
         elif self._timers:
             rest = max(0.0, self._timers[0][0] - time.monotonic())
             timeout = rest if timeout is None else min(timeout, rest)
+        if linger and timeout != 0 and self._wake_read < 1024:  # beyond that select() refuses
+            select.select([self._wake_read], [], [], linger if timeout is None else min(linger, timeout))
         self._waiter.wait(timeout)
         if self._arrivals:
             self._welcome()
@@ -205,9 +220,9 @@ class ProcessPool:
 
     def close(self, deadline: float) -> None:
         """End everything; takes ``deadline`` seconds at most. The events of these ends are dropped."""
-        if not self._opened or self._closing:
+        if not self._opened or self._closed:
             return
-        self._closing = True
+        self._closing = True  # a close that failed in the middle can be tried again
         until = time.monotonic() + deadline
         self._spares.stop()
         everyone = [*self._slots.values(), *self._spares]
@@ -222,9 +237,7 @@ class ProcessPool:
         self._listener.stop(max(0.1, until - time.monotonic()))
         with self._wake_lock:
             self._waiter.close()
-            for fd in (self._wake_read, self._wake_write):
-                os.close(fd)
-            self._wake_read = self._wake_write = -1
+            self._close_wake_up()
         drop_bodies(self._events)
         self._slots, self._events, self._timers = {}, [], []
         self._closed = True
@@ -374,11 +387,17 @@ class ProcessPool:
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
 
+    def _close_wake_up(self) -> None:
+        ends, self._wake_read, self._wake_write = (self._wake_read, self._wake_write), -1, -1
+        for fd in ends:
+            if fd >= 0:
+                os.close(fd)
+
     def _become_inert(self) -> None:
         """In a forked copy of the parent: the descriptors are shared with the original, so nothing is done to them."""
         self._wake_lock = threading.RLock()
         self._wake_write = -1
-        self._closing = True
+        self._closing = self._closed = True
 
 
 def _print_stack(stack: str) -> None:

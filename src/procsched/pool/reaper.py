@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["MARKER", "Reaper"]
 MARKER = "PROCSCHED_WORKER"
 LOOKS = 6
 PAUSE = 0.01
+TRIES = 5
 """Looks per sweep, seconds between them: what is being forked or executed in one look is found by the next."""
 
 
@@ -45,7 +47,10 @@ class Reaper:
         """The worker and its descendants."""
 
         def job() -> None:
-            _end_tree(handle)
+            try:
+                _end_tree(handle)
+            finally:  # in need of memory the tree may not be found, but the worker itself is to end
+                handle.kill_group()
             self._looks[marker] = LOOKS
 
         self.post(job)
@@ -71,15 +76,22 @@ class Reaper:
                 fresh = LOOKS in self._looks.values()
                 job = self._jobs.get(timeout=(0 if fresh else PAUSE) if self._looks else None)
             except queue.Empty:
-                self._sweep()
+                job = self._sweep
+            except MemoryError:
                 continue
             if job is None:
                 stopping = True
                 continue
-            try:
-                job()
-            except Exception:
-                traceback.print_exc()
+            for _ in range(TRIES):
+                try:
+                    job()
+                    break
+                except Exception as error:  # no memory, no descriptor: a kill that is forgotten is a run that hangs
+                    failed = error
+                    time.sleep(PAUSE)
+            else:
+                self._looks.clear()
+                traceback.print_exception(failed)
 
     def _sweep(self) -> None:
         """One look for all markers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,23 @@ class Starter:
         self._thread.join(timeout)
 
     def _work(self) -> None:
-        while (tenant := self._asked.get()) is not None:
-            tenant.launch()
-            self._arrived(tenant)
+        # A fresh interpreter answers them with a traceback, or dies; so they wait until the worker has its handlers.
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        except BaseException:  # no memory: then they don't wait
+            pass
+        while True:
+            try:
+                tenant = self._asked.get()
+            except MemoryError:
+                continue
+            if tenant is None:
+                return
+            try:
+                tenant.launch()
+            except BaseException as error:  # no memory: it has failed, and is told as such
+                tenant.error = f"it could not be started: {type(error).__name__}: {error}"
+            try:
+                self._arrived(tenant)
+            except BaseException:
+                self._arrived(tenant)  # a tenant that never arrives is a slot without a worker, for ever

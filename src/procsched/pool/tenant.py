@@ -160,12 +160,16 @@ class Tenant:
 
     def abandon(self) -> None:
         """Close without a burial: a process that even SIGKILL doesn't end. The kernel tries again by the lifeline."""
-        if self._ends is not None and self.stage is not Stage.STARTING:
-            self.channel.close()
-            self.ear.finish(0)
-            self.ear.close()
+        if self.stage is Stage.BURIED:
+            return
+        if self._ends is not None:  # the starter has let go of it; perhaps it was never settled
+            for name, close in (("channel", Channel.close), ("ear", Ear.abandon)):
+                if (part := getattr(self, name, None)) is not None:
+                    close(part)
             self._ends.close()
         if self.handle is not None:
+            self.handle.kill_group()
+            self.handle.reap()
             self.handle.close()
         self.stage = Stage.BURIED
 

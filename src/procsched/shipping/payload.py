@@ -36,26 +36,28 @@ class Payload:
     args: bytes | Spooled
 
 
-def ship(fn: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, job_id: str = "") -> Payload:
+def ship(fn: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
     """Pickle a call of `fn`.
 
     Raises `TypeError` for what isn't a piece of work (not callable, a coroutine or generator function), `NotShippable`
     for what can't be pickled, `OSError` when there is no room for something large.
     """
-    function = ship_function(fn, job_id=job_id)
-    if not args and not kwargs:
-        return Payload(function, b"")
-    return Payload(function, ship_arguments(args, kwargs))
+    function = ship_function(fn)
+    if args or kwargs:
+        return Payload(function, ship_arguments(args, kwargs))
+    if function.plain is None:
+        function.plain = Payload(function, b"")
+    return function.plain  # type: ignore[no-any-return]
 
 
-def ship_function(fn: Callable[..., object], *, job_id: str = "") -> Function:
-    """Pickle `fn` alone. Without a `job_id`, the same function gets the same key as long as it gives the same bytes."""
+def ship_function(fn: Callable[..., object]) -> Function:
+    """Pickle `fn` alone. The same function gets the same key as long as it gives the same bytes."""
     known = _known.get(id(fn))
     if known is not None and known.ref() is fn:
         try:
             look = known.look
             if known.snapshot.holds() if look is None else look(_modules.get(known.module)) is fn:
-                return _for_job(known.function, job_id) if job_id else known.function
+                return known.function
         except AttributeError:
             pass  # no longer found under its name, or by value without a snapshot
     else:
@@ -66,11 +68,11 @@ def ship_function(fn: Callable[..., object], *, job_id: str = "") -> Function:
         body, home, module, qualname = by_name
         function = Function(body, True, short_name(fn), source=home.source)
         _remember(fn, _Remembered(function, module, attrgetter(qualname), None))
-        return _for_job(function, job_id) if job_id else function
-    return _by_value(fn, known, job_id)
+        return function
+    return _by_value(fn, known)
 
 
-def _by_value(fn: Callable[..., object], known: _Remembered | None, job_id: str) -> Function:
+def _by_value(fn: Callable[..., object], known: _Remembered | None) -> Function:
     snapshot = None
     if type(fn) is types.FunctionType:
         from procsched.shipping.snapshots import snapshot as take
@@ -84,7 +86,7 @@ def _by_value(fn: Callable[..., object], known: _Remembered | None, job_id: str)
         function = Function(body, False, short_name(fn))
         if isinstance(body, bytes):
             _remember(fn, _Remembered(function, "", None, snapshot))
-    return _for_job(function, job_id) if job_id else function
+    return function
 
 
 def ship_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes | Spooled:
@@ -151,10 +153,6 @@ def _remember(fn: object, known: _Remembered) -> None:
             _known.pop(next(iter(_known)), None)
         except (StopIteration, RuntimeError):  # another thread was faster
             break
-
-
-def _for_job(function: Function, job_id: str) -> Function:
-    return Function(function.body, function.by_reference, function.name, job_id, function.source)
 
 
 # -- by name or by value ---------------------------------------------------------------------------------------------

@@ -159,7 +159,6 @@ def _nothing(signum: int, frame: object) -> None:
 
 
 def _settle_signals() -> None:
-    pthread_sigmask(SIG_SETMASK, ())  # that of the parent's starting thread, inherited
     signal(SIGINT, _nothing)
     signal(SIGTERM, _nothing)
     # Out of the terminal's foreground, a read of it or an stty would stop us for ever; so they get an error.
@@ -167,6 +166,9 @@ def _settle_signals() -> None:
     signal(SIGTTOU, SIG_IGN)
     if getsignal(SIGCHLD) == SIG_IGN:  # a parent that doesn't care for its children; a run's subprocess does
         signal(SIGCHLD, SIG_DFL)
+    # Inherited from the parent's starting thread, which holds both back: a Ctrl-C that came during the boot meets the
+    # handlers above, and neither ends this process nor prints a traceback.
+    pthread_sigmask(SIG_SETMASK, ())
     os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_forked)
 
 

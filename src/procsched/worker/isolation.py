@@ -109,6 +109,7 @@ class Baseline:
                     pass
 
     def _restore_streams(self) -> None:
+        self._restore_descriptors()  # what a stream stands on comes first: the run may have closed both
         for printed in (sys.stdout, sys.stderr, *self._streams[1:]):
             try:
                 printed.flush()

@@ -31,7 +31,7 @@ class ShippingHandler(logging.Handler):
             text = self.format(record)
             if len(text) > TEXT_LIMIT:
                 text = f"{text[:TEXT_LIMIT]}… ({len(text)} characters)"
-            run = context._run
+            run = context.peek()
             ticket, job_id, number = (run.ticket, run.job_id, run.number) if run is not None else (NO_TICKET, "", 0)
             self._chatter.say(
                 (

@@ -16,11 +16,10 @@ import os
 import select
 import sys
 from collections import deque
-from time import monotonic_ns
+from time import monotonic_ns, process_time_ns
 
 from procsched import context
 from procsched.wire import (
-    ARGS,
     BOOT_FAILED,
     DUE,
     FUNCTION,
@@ -34,6 +33,7 @@ from procsched.wire import (
     VOID,
     VOIDED,
     loads,
+    unpack_orders,
 )
 from procsched.worker.chatter import AfterImport, Chatter
 from procsched.worker.memory import PeakMemory
@@ -42,7 +42,6 @@ from procsched.worker.runner import LocalFunction, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from procsched.spool import Spooled
@@ -82,7 +81,7 @@ def serve(boot: dict[str, Any], descriptors: dict[str, int]) -> NoReturn:
     gc.collect()
     gc.freeze()  # what the boot made lives as long as the process; no collection need look at it
     outbox.report(HELLO, started=monotonic_ns(), peak=memory.now(), size=memory.inherited)
-    worker.loop(runner.execute)
+    worker.loop(runner)
 
 
 class Worker:
@@ -100,12 +99,13 @@ class Worker:
         self._poller.register(inbox, select.POLLIN)
         self._poller.register(tickets, select.POLLIN)
 
-    def loop(self, execute: Callable[[Order, LocalFunction, int], None]) -> NoReturn:
+    def loop(self, runner: Runner) -> NoReturn:
         """The life of a worker."""
-        local, read, tickets, now = self._local, os.read, self._tickets, monotonic_ns
+        local, read, tickets, now, execute = self._local, os.read, self._tickets, monotonic_ns, runner.execute
         while True:
             if not local:
                 self._read_inbox()
+                runner.cpu = process_time_ns()
                 continue
             due = local[0][0][DUE]
             if due and (wait := due - now()) > 0:
@@ -113,6 +113,7 @@ class Worker:
                 # which is this machine's.
                 if select.select([self._inbox], [], [], min(wait, _LONGEST_SLEEP) / 1e9)[0]:
                     self._read_inbox()
+                runner.cpu = process_time_ns()
                 continue
             started = now()  # before the ticket: by the records, a run too late to cancel had begun before
             try:
@@ -164,16 +165,15 @@ class Worker:
     def _take(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == ORDERS:
-            _, forgotten, functions, orders = message
+            _, forgotten, functions, numbers, jobs, args = message
             table = self._functions
             for key in forgotten:
                 table.pop(key, None)
-            for key, by_reference, name, job_id, source, body in functions:
-                table[key] = LocalFunction(by_reference, name, job_id, source, self._whole(body))
-            for order in orders:
-                if type(order[ARGS]) is not bytes:
-                    order = (*order[:ARGS], self._whole(order[ARGS]))
-                self._local.append((order, table[order[FUNCTION]]))
+            for key, by_reference, name, source, body in functions:
+                table[key] = LocalFunction(by_reference, name, source, self._whole(body))
+            if args is not None:
+                args = [self._whole(body) for body in args]
+            self._local.extend([(order, table[order[FUNCTION]]) for order in unpack_orders(numbers, jobs, args)])
         elif kind == VOID:
             gone = set(message[1])
             kept = [entry for entry in self._local if entry[0][TICKET] not in gone]

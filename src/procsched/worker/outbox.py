@@ -39,7 +39,7 @@ class Outbox:
         body: bytes | Spooled = b"",
     ) -> None:
         """Waits while the parent is behind; a parent that is gone is a `BrokenPipeError`, the end of this process."""
-        if os.getpid() != self._pid:  # a forked copy has no say here; also pickling a value may fork
+        if body and os.getpid() != self._pid:  # a forked copy has no say here; also pickling a value may fork
             os._exit(0)
         if not isinstance(body, bytes):
             size, flags = body.size, flags | SPOOLED

@@ -47,14 +47,11 @@ LOOK_AGAIN = 10_000_000
 class LocalFunction:
     """A function in this worker: the bytes that came, and the callable once it may be kept."""
 
-    __slots__ = ("body", "by_reference", "callable", "job_id", "name", "source")
+    __slots__ = ("body", "by_reference", "callable", "name", "source")
 
-    def __init__(
-        self, by_reference: bool, name: str, job_id: str, source: tuple[str, str] | None, body: bytes | Spooled
-    ) -> None:
+    def __init__(self, by_reference: bool, name: str, source: tuple[str, str] | None, body: bytes | Spooled) -> None:
         self.by_reference = by_reference
         self.name = name
-        self.job_id = job_id
         self.source = source
         self.body = body
         self.callable: Any = None
@@ -86,27 +83,21 @@ class Runner:
         self._memory = memory
         self._peak = memory.now()
         self._looked = 0
+        self.cpu = process_time_ns()
+        """What this process had used when the last run ended, or had to be waited for: one look for each run."""
         self._baseline = Baseline()
 
     def execute(self, order: Order, function: LocalFunction, started: int) -> None:
         """One claimed run, from its arguments to its report."""
-        ticket, _, _, flags, number, attempt, planned, timeout, args = order
+        ticket, _, _, flags, number, attempt, planned, timeout, job_id, args = order
         del order
         if flags & REPORT_START:
             self._outbox.report(STARTED, 0, ticket, started)
-        context._run = context.CurrentRun(
-            function.job_id or f"{function.name}-{number}",
-            number,
-            attempt,
-            planned,
-            timeout,
-            started,
-            self._should_stop,
-            self._chatter.progress,
-            ticket,
-        )
+        context._run = (
+            job_id or function.name, not job_id, number, attempt, planned, timeout, started,
+            self._should_stop, self._chatter.progress, ticket,
+        )  # fmt: skip
         value = error = positional = keywords = None
-        cpu_time = process_time_ns()
         try:
             call = function.callable or function.load()
             if args:
@@ -122,7 +113,10 @@ class Runner:
         except BaseException as raised:
             error = raised
         finished = monotonic_ns()
-        cpu_time = process_time_ns() - cpu_time
+        cpu = process_time_ns()
+        cpu_time, self.cpu = cpu - self.cpu, cpu
+        if finished - started < LONG and cpu_time > finished - started:
+            cpu_time = finished - started  # the rest of it was spent between the runs
         if os.getpid() != self._pid:
             _end_copy(error)
         call = positional = keywords = None
