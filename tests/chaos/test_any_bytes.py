@@ -1,4 +1,4 @@
-"""What a worker sends is bytes: whatever they are, the parent takes them whole, or says that they make no sense.
+"""What a worker sends is bytes: whatever they are, the readers take them whole, or say that they make no sense.
 
 The readers are fed directly, through a pipe; `test_garbage.py` does it with real workers.
 """
