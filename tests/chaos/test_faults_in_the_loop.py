@@ -115,6 +115,7 @@ def told(story: Story) -> dict[str, str]:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a fault in a finalizer or callback
 def test_memory_runs_out_in_the_loop(caplog: Any) -> None:
     """At every place where the loop calls something, at its first time."""
     caplog.set_level(logging.CRITICAL, "procsched")
