@@ -209,6 +209,23 @@ class Engine(Life):
             raise
         return self._cancel(row)
 
+    def cancel_id(self, id: str) -> bool:
+        """`cancel` of the job that has this id; raises `JobLookupError`. One at rest goes without becoming a row."""
+        if self.inert is not None:
+            self.check_usable()
+        try:
+            with self.lock:
+                generation = self.timetable.cancel_resting_id(id)
+                if generation is not None:
+                    if self.announcer.minds_jobs():
+                        self.dispatcher.announce(events.JobCancelled, id, generation)
+                        self.mailbox.nudge()
+                    return True
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        return self.cancel(self.find(id))
+
     def _interrupt(self) -> None:
         self.interrupted = True
         self.mailbox.nudge()

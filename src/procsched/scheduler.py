@@ -304,7 +304,7 @@ class ProcessScheduler(Executor):
 
     def cancel(self, id: str) -> bool:
         """End a job, as `Job.cancel` does; `JobLookupError` if there is none."""
-        return self.get_job(id).cancel()
+        return self._engine.cancel_id(id)
 
     def pause(self, id: str | None = None, *, tag: str | None = None) -> None:
         """Pause one job, all jobs with a tag, or all; `JobLookupError` for an unknown id."""

@@ -159,15 +159,25 @@ class JobTable:
         found = self._by_id.get(id)
         return found is entry or (type(found) is JobRow and found.entry == entry[SEQ])
 
-    def end_rest(self, row: JobRow) -> Resting | None:
-        """Removes the job if it rests; what it was."""
-        found = self._by_id.get(row.id)
-        if type(found) is not tuple or found[GENERATION] != row.generation:
+    def end_rest(self, id: str, generation: int | None = None) -> Resting | None:
+        """Ends and removes the job if it rests, and is of this generation, or any; what it was."""
+        found = self._by_id.get(id)
+        if type(found) is not tuple or (generation is not None and found[GENERATION] != generation):
             return None
-        del self._by_id[row.id]
-        self._rows.pop(row.id, None)
+        del self._by_id[id]
+        held = self._rows.pop(id, None)
+        row = held() if held is not None else None
+        if row is not None:
+            end(row)
         self._let_go(found)
         return found
+
+    def generation_of(self, entry: Resting) -> int:
+        return entry[GENERATION]  # type: ignore[no-any-return]
+
+    def timebase_of(self, entry: Resting) -> Timebase:
+        """In which heap it lies."""
+        return _KINDS[entry[KIND]].timebase
 
     def clear_resting(self) -> int:
         """Ends all jobs that rest; how many."""

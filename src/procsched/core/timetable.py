@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from procsched.core.changes import NO_CHANGES, Changes
-from procsched.core.jobtable import end
 from procsched.core.model import (
     _NO_RUNS,
     NOWHERE,
@@ -110,11 +109,19 @@ class Timetable(Planning):
 
     def cancel_resting(self, row: JobRow) -> bool:
         """Ends the job if it rests: there is nothing more to do then. False: it doesn't."""
-        if self.jobs.end_rest(row) is None:
+        entry = self.jobs.end_rest(row.id, row.generation)
+        if entry is None:
             return False
-        self.queues.forget_resting(row.schedule.timebase)
-        end(row)
+        self.queues.forget_resting(self.jobs.timebase_of(entry))
         return True
+
+    def cancel_resting_id(self, id: str) -> int | None:
+        """The same for whatever job has this id; the generation that it was."""
+        entry = self.jobs.end_rest(id)
+        if entry is None:
+            return None
+        self.queues.forget_resting(self.jobs.timebase_of(entry))
+        return self.jobs.generation_of(entry)
 
     def reschedule(self, row: JobRow, schedule: Schedule, now: Now, draw: float = 0.0) -> Changes:
         """A new generation in place: what waits of the old one dies, what executes finishes."""
