@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import procsched
-from procsched import At, Cron, Daily, FixedRate
+from procsched import At, Cron, Daily, FixedRate, taskfile
 from procsched.cli.app import call
 
 quick = settings(
@@ -25,6 +26,17 @@ crons = st.text(max_size=20) | st.lists(
     st.text(alphabet="0123456789*/-,LW#?montue", min_size=1, max_size=6), min_size=4, max_size=7
 ).map(" ".join)
 FOLDER = str(Path(procsched.__file__).parent)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_kept() -> Iterator[None]:
+    """Of modules that the task files leave."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if "tasks" in name.partition(".")[0] and not name.startswith("procsched"):
+            del sys.modules[name]
+    taskfile._sources.clear()
 
 
 @quick

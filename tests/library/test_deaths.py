@@ -26,6 +26,7 @@ from procsched import (
     WorkerReplaced,
     WorkerStarted,
 )
+from procsched.pool import tenant
 
 Stage = Any
 Make = Callable[..., ProcessScheduler]
@@ -110,20 +111,12 @@ def test_spare_workers_take_over(make: Make, eventually: Any) -> None:
     scheduler = make(workers=1, spare_workers=1)
     first = scheduler.submit(os.getpid).result(30)
 
-    def children() -> set[int]:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            pids = set(map(int, file.read().split()))
-        for task in os.listdir("/proc/self/task"):
-            try:
-                with open(f"/proc/self/task/{task}/children") as file:
-                    pids |= set(map(int, file.read().split()))
-            except OSError:
-                pass
-        return pids
+    def ready() -> list[int]:
+        spares = list(scheduler._engine.pool._spares)  # type: ignore[attr-defined]
+        return [spare.handle.pid for spare in spares if spare.stage is tenant.Stage.UP]
 
-    eventually(lambda: len(children()) >= 2)
-    spare = children() - {first}
-    time.sleep(0.3)  # it boots
+    eventually(ready)
+    spare = ready()
     os.kill(first, signal.SIGKILL)
     assert scheduler.submit(os.getpid).result(30) in spare
 
