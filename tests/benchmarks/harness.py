@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Side",
     "Table",
+    "Unable",
     "apart",
     "end_with_descendants",
     "figure",
@@ -67,6 +68,10 @@ class Side:
     name: str
     function: Callable[..., Any]
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Unable(Exception):
+    """In a child: this side can't do that, which is a finding and no mistake."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +221,8 @@ def _child(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     except ModuleNotFoundError as error:
         return {"failed": {"reason": f"{error.name} isn't installed", "missing": True}}
     except Exception as error:
+        if type(error).__name__ == "Unable":  # of another copy of this module: here it is __main__
+            return {"failed": {"reason": str(error)}}
         traceback.print_exc()
         return {"failed": {"reason": f"{type(error).__name__}: {str(error)[:80]}"}}
 

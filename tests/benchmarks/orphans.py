@@ -9,18 +9,21 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
 
 import psutil
-from harness import Plan, Table, progress, start_apart
+from harness import Plan, Table, end_with_descendants, progress, start_apart
 from peers import EXECUTORS, WORKERS
 
 TITLE = "The parent dies"
 MARK = "PROCSCHED_BENCHMARK"
 BOUND = 4.0
 """Seconds after which what is left is left."""
+PATIENCE = 30.0
+"""Seconds that a parent may take until its tasks run."""
 TASKS = ("idle", "sleeping", "holding the GIL", "stopped", "with subprocesses")
 BOOTS = (0.01, 0.03, 0.06, 0.12)
 NAMES = ("procsched", "multiprocessing.Pool", "concurrent.futures", "loky", "pebble")
@@ -66,9 +69,9 @@ def killed(name: str, how: str, delay: float = 0.0) -> float | None:
             assert child.stdout is not None
             if how == "booting":
                 _until_children(child, delay)
-            elif child.stdout.readline() != "ready\n":
-                child.kill()
-                raise RuntimeError(f"{name} didn't come so far")
+            elif not _ready(child):
+                end_with_descendants(child)
+                raise RuntimeError("didn't come so far")
             begin = time.monotonic()
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
@@ -84,6 +87,16 @@ def killed(name: str, how: str, delay: float = 0.0) -> float | None:
                 except ProcessLookupError:
                     continue
     return took
+
+
+def _ready(child: subprocess.Popen[str]) -> bool:
+    """Whether it says so in good time."""
+    timer = threading.Timer(PATIENCE, end_with_descendants, [child])
+    timer.start()
+    try:
+        return child.stdout is not None and child.stdout.readline() == "ready\n"
+    finally:
+        timer.cancel()
 
 
 def _until_children(child: subprocess.Popen[str], delay: float) -> None:
