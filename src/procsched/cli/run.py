@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,7 @@ from procsched.cli.output import complain, is_unread, say
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import Status
 from procsched.cli.summary import Summary
+from procsched.cli.views import chosen
 from procsched.observe import human
 
 if TYPE_CHECKING:
@@ -82,20 +84,24 @@ def run(
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
+        openers = chosen()
         scheduler = _start(workers, only, single_instance)
         session = _Session(scheduler, signals, grace)
-        try:
-            session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
-            if isinstance(formatter, LineFormatter):
-                formatter.make_room(list(session.summary.jobs))
-            session.load(tasks)
-            signals.arm(session.on_first_signal, session.on_second_signal)
-        except BaseException:
-            scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
-            raise
-        session.announce(tasks)
-        session.wait(for_, until_idle)
-        status = session.stop()
+        with ExitStack() as views:
+            try:
+                for opener in openers:
+                    views.enter_context(opener(scheduler))
+                session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
+                if isinstance(formatter, LineFormatter):
+                    formatter.make_room(list(session.summary.jobs))
+                session.load(tasks)
+                signals.arm(session.on_first_signal, session.on_second_signal)
+            except BaseException:
+                scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+                raise
+            session.announce(tasks)
+            session.wait(for_, until_idle)
+            status = session.stop()
     session.report(as_table=log_format == "text")
     return status
 

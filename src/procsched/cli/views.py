@@ -1,0 +1,38 @@
+"""Views: what `run` can be told to show or write beside its work. In the parent.
+
+Each is a module of `procsched.observe` with a function that checks what it was told before anything starts, and
+returns an *opener*: called with the scheduler, before the first job is scheduled, it gives a context that lasts until
+the scheduler has ended and its last events have been told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from procsched.cli.status import CommandFailed
+from procsched.observe.extras import MissingExtra
+
+if TYPE_CHECKING:
+    from procsched.scheduler import ProcessScheduler
+
+__all__ = ["Opener", "chosen"]
+
+Opener = Callable[["ProcessScheduler"], AbstractContextManager[object]]
+
+
+def chosen() -> list[Opener]:
+    """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
+    openers: list[Opener] = []
+    with _telling():
+        pass  # a view a line: if path is not None: openers.append(its_module.prepare(path))
+    return openers
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except (MissingExtra, OSError, ValueError) as error:
+        raise CommandFailed(str(error)) from error
