@@ -133,7 +133,7 @@ def test_cancel_frees_function_and_arguments(one: ProcessScheduler) -> None:
     engine = one._engine
     assert one.wait(30) and one.stats().scheduled == 0
     queues = engine.timetable.queues
-    assert len(queues._mono._entries) + len(queues._ready._line) + len(queues._ready._heap) < 1000
+    assert len(queues._mono._entries) + len(queues._ready.line) + len(queues._ready.heap) < 1000
     assert all(job._row.payload is None for job in jobs)
 
 

@@ -56,10 +56,10 @@ class _Held(weakref.ref[JobRow]):
 class JobTable:
     """Jobs by id, in the order of scheduling; a replaced one keeps its place."""
 
-    __slots__ = ("_args", "_by_id", "_functions", "_rows", "epoch")
+    __slots__ = ("_args", "_functions", "_rows", "by_id", "epoch")
 
     def __init__(self) -> None:
-        self._by_id: dict[str, JobRow | Resting] = {}
+        self.by_id: dict[str, JobRow | Resting] = {}
         self._rows: dict[str, _Held] = {}
         """Rows of resting jobs that somebody holds."""
         self._functions: dict[int, list[Any]] = {}
@@ -73,10 +73,10 @@ class JobTable:
 
     def get(self, id: str) -> JobRow | None:
         """The row of the living job; it rests no longer."""
-        found = self._by_id.get(id)
+        found = self.by_id.get(id)
         if type(found) is tuple:
             row = self._row_of(found)
-            self._by_id[id] = row
+            self.by_id[id] = row
             self._rows.pop(id, None)
             self._let_go(found)
             return row
@@ -84,44 +84,44 @@ class JobTable:
 
     def look(self, id: str) -> JobRow | None:
         """The row of the living job, only to be read: it may rest on."""
-        found = self._by_id.get(id)
+        found = self.by_id.get(id)
         return self._row_of(found) if type(found) is tuple else found  # type: ignore[return-value]
 
     def is_living(self, row: JobRow) -> bool:
         """Whether this row is that of the living job of its id."""
-        found = self._by_id.get(row.id)
+        found = self.by_id.get(row.id)
         return found is row or (type(found) is tuple and found[GENERATION] == row.generation)
 
     def awake(self, id: str) -> JobRow | None:
         """The row of the living job, unless it rests."""
-        found = self._by_id.get(id)
+        found = self.by_id.get(id)
         return None if type(found) is tuple else found  # type: ignore[return-value]
 
     def rows(self) -> list[JobRow]:
         """Those that don't rest."""
-        return [row for row in self._by_id.values() if type(row) is not tuple]  # type: ignore[misc]
+        return [row for row in self.by_id.values() if type(row) is not tuple]  # type: ignore[misc]
 
     def look_at_all(self) -> list[JobRow]:
         """All rows, only to be read."""
-        return [row for row in map(self.look, list(self._by_id)) if row is not None]
+        return [row for row in map(self.look, list(self.by_id)) if row is not None]
 
     def __setitem__(self, id: str, row: JobRow) -> None:
-        self._by_id[id] = row
+        self.by_id[id] = row
 
     def __delitem__(self, id: str) -> None:
-        del self._by_id[id]
+        del self.by_id[id]
 
     def pop(self, id: str) -> None:
-        self._by_id.pop(id, None)
+        self.by_id.pop(id, None)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._by_id
+        return id in self.by_id
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id)
+        return iter(self.by_id)
 
     # -- rest -----------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class JobTable:
         return (
             type(schedule) in _KIND_OF
             and row.options is _DEFAULTS.get(row.options.priority)
-            and row.id not in self._by_id
+            and row.id not in self.by_id
             and schedule.limit is None
             and schedule.last_at is None
             and schedule.starts_at is None
@@ -152,19 +152,19 @@ class JobTable:
     def rest(self, row: JobRow, entry: Resting) -> None:
         """From now on the job of this id is that one, which rests."""
         self._remember(row)
-        self._by_id[row.id] = entry
+        self.by_id[row.id] = entry
 
     def has_entry(self, id: str, entry: Resting) -> bool:
         """Whether this heap entry is the valid one of a job that rested when it was pushed."""
-        found = self._by_id.get(id)
+        found = self.by_id.get(id)
         return found is entry or (type(found) is JobRow and found.entry == entry[SEQ])
 
     def end_rest(self, id: str, generation: int | None = None) -> Resting | None:
         """Ends and removes the job if it rests, and is of this generation, or any; what it was."""
-        found = self._by_id.get(id)
+        found = self.by_id.get(id)
         if type(found) is not tuple or (generation is not None and found[GENERATION] != generation):
             return None
-        del self._by_id[id]
+        del self.by_id[id]
         held = self._rows.pop(id, None)
         row = held() if held is not None else None
         if row is not None:
@@ -181,13 +181,13 @@ class JobTable:
 
     def clear_resting(self) -> int:
         """Ends all jobs that rest; how many."""
-        resting = [key for key, found in self._by_id.items() if type(found) is tuple]
+        resting = [key for key, found in self.by_id.items() if type(found) is tuple]
         for key in resting:
             held = self._rows.pop(key, None)
             row = held() if held is not None else None
             if row is not None:
                 end(row)
-            del self._by_id[key]
+            del self.by_id[key]
         self._functions.clear()
         self._args.clear()
         return len(resting)

@@ -180,6 +180,7 @@ class JobRow:
         "number",
         "options",
         "over",
+        "pace",
         "payload",
         "place",
         "plain",
@@ -198,6 +199,8 @@ class JobRow:
         self.options = options
         self.plain = options[1:7] == _PLAIN
         """No retries, limits, or runs side by side: what most jobs are, and their runs take a short way."""
+        self.pace = -1
+        """Period (ns) of a job whose every slot needs no thought; 0: they do; -1: nobody has looked yet."""
         self.notes: Any = None
         """The outer rings' own notes about the job; the core never looks at them."""
         self.state = JobState.SCHEDULED

@@ -19,7 +19,6 @@ from procsched.core.model import (
     Run,
     Timebase,
 )
-from procsched.core.schedules import FixedRate
 from procsched.core.slots import (
     ScheduleFailed,
     base_time,
@@ -123,40 +122,6 @@ class Planning(Hands):
             return None
         self._count(row, run, now.mono)
         self._plan_at_hand_over(row, run, now, changes, draw)
-        return run
-
-    def _is_simple(self, row: JobRow, now: Now) -> bool:
-        """Whether its due slot needs no thought: a plain job on a grid, with nothing under way and one slot due."""
-        schedule = row.schedule
-        if not row.plain or row.hands or row.live or self.ghosts or type(schedule) is not FixedRate:
-            return False
-        if schedule.missed is Missed.CATCH_UP:
-            return True
-        return schedule.missed is Missed.COALESCE and now.mono < row.planned + schedule.period
-
-    def _is_simple_grid(self, row: JobRow, schedule: FixedRate) -> bool:
-        """Whether the slot after this one needs no thought."""
-        return schedule.missed is not Missed.SKIP and schedule.last_at is None and not self._is_spent(row)
-
-    def _take_simple(self, row: JobRow, now: Now) -> Run:
-        """`_take_slot` for such a slot."""
-        planned = row.planned
-        run = Run(row, row.payload, row.options.priority, row.due, now.wall - (now.mono - planned))
-        row.number += 1
-        row.made += 1
-        run.number = row.number
-        run.planned = planned
-        run.noticed = row.noticed
-        run.was_held, row.was_held = row.was_held, False
-        run.arrival = row.arrival
-        run.cost = row.cost
-        run.counted = True
-        row.place = NOWHERE
-        row.planning = True
-        row.live = [run]
-        row.hands = 1
-        row.busy_since = now.mono
-        self.live += 1
         return run
 
     def _take_again(self, row: JobRow, run: Run, now: Now, changes: Changes, draw: float) -> Run | None:

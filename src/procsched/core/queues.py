@@ -94,6 +94,18 @@ class Queues:
         item.place = Place.READY
         item.entry = item.arrival
 
+    def push_due(self, row: JobRow, due: int, now: Now) -> None:
+        """``row`` waits for a monotonic instant that has passed: what `push_timer` and `promote` make of it."""
+        row.due = due
+        row.noticed = now.mono
+        row.arrival = seq = next(self.sequence)
+        if self._by_priority:
+            self._ready.push(row.options.priority, due, seq, row)
+        else:
+            self._ready.push(due, row.options.priority, seq, row)
+        row.place = Place.READY
+        row.entry = seq
+
     def forget(self, item: JobRow | Run) -> None:
         """Whatever entry ``item`` has is stale from now on."""
         if item.place is Place.POSTED:
@@ -204,6 +216,16 @@ class Queues:
             self.arrivals.popleft()
         else:
             self._ready.pop()[3].entry = 0
+
+    @property
+    def line(self) -> deque[Entry]:
+        """Of the ready: those that came in order. Changed by `pop_ready` alone."""
+        return self._ready.line
+
+    @property
+    def heap(self) -> list[Entry]:
+        """Of the ready: the others."""
+        return self._ready.heap
 
     def _key(self, item: JobRow | Run) -> tuple[int, int]:
         return (item.priority, item.due) if self._by_priority else (item.due, item.priority)

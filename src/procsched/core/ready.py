@@ -26,29 +26,29 @@ _SMALL = 64
 class ReadyQueue:
     """A line and a heap, with one order."""
 
-    __slots__ = ("_heap", "_is_live", "_line", "_stale")
+    __slots__ = ("_is_live", "_stale", "heap", "line")
 
     def __init__(self, is_live: Callable[[Entry], bool]) -> None:
-        self._line: deque[Entry] = deque()
-        self._heap: list[Entry] = []
+        self.line: deque[Entry] = deque()
+        self.heap: list[Entry] = []
         self._is_live = is_live
         self._stale = 0
 
     def __len__(self) -> int:
         """Live entries (an upper bound while one is being cancelled)."""
-        return max(0, len(self._line) + len(self._heap) - self._stale)
+        return max(0, len(self.line) + len(self.heap) - self._stale)
 
     def push(self, first: int, second: int, seq: int, item: JobRow | Run) -> None:
         entry = (first, second, seq, item)
-        line = self._line
+        line = self.line
         if not line or line[-1] < entry:
             line.append(entry)
         else:
-            heappush(self._heap, entry)
+            heappush(self.heap, entry)
 
     def peek(self) -> Entry | None:
         """The first live entry, left where it is."""
-        line, heap = self._line, self._heap
+        line, heap = self.line, self.heap
         while line or heap:
             from_heap = heap and (not line or heap[0] < line[0])
             entry = heap[0] if from_heap else line[0]
@@ -64,29 +64,29 @@ class ReadyQueue:
 
     def pop(self) -> Entry:
         """Takes the entry that `peek` has just shown."""
-        line, heap = self._line, self._heap
+        line, heap = self.line, self.heap
         return heappop(heap) if heap and (not line or heap[0] < line[0]) else line.popleft()
 
     def forget(self) -> None:
         """One entry has become stale. Amortised: a rebuild is paid for by as many cancels as it touches entries."""
         self._stale += 1
-        if self._stale > _SMALL and self._stale * 2 > len(self._line) + len(self._heap):
-            line = deque(entry for entry in self._line if self._is_live(entry))
-            heap = [entry for entry in self._heap if self._is_live(entry)]
+        if self._stale > _SMALL and self._stale * 2 > len(self.line) + len(self.heap):
+            line = deque(entry for entry in self.line if self._is_live(entry))
+            heap = [entry for entry in self.heap if self._is_live(entry)]
             heapify(heap)
-            self._line, self._heap = line, heap
+            self.line, self.heap = line, heap
             self._stale = 0
 
     def recount(self) -> None:
         """Counts the stale entries anew, after a change that was cut short. Costs O(n)."""
-        self._stale = sum(not self._is_live(entry) for entry in (*self._line, *self._heap))
+        self._stale = sum(not self._is_live(entry) for entry in (*self.line, *self.heap))
 
     def live(self) -> Iterator[Entry]:
         """All live entries, in no order. Costs O(n): for shutdown, re-planning and checks."""
-        return (entry for entry in (*self._line, *self._heap) if self._is_live(entry))
+        return (entry for entry in (*self.line, *self.heap) if self._is_live(entry))
 
     def check_valid(self) -> None:
-        line, heap = self._line, self._heap
+        line, heap = self.line, self.heap
         live = sum(map(self._is_live, (*line, *heap)))
         entries = len(line) + len(heap)
         assert entries - live <= max(self._stale, 0), "a stale entry that nobody counted"

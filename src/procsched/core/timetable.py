@@ -21,9 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from procsched.core.changes import NO_CHANGES, Changes
+from procsched.core.changes import Changes
 from procsched.core.model import (
-    _NO_RUNS,
     NOWHERE,
     JobState,
     Outcome,
@@ -31,8 +30,8 @@ from procsched.core.model import (
     Run,
     Timebase,
 )
-from procsched.core.planning import Planning
-from procsched.core.schedules import FixedDelay, FixedRate
+from procsched.core.schedules import FixedDelay
+from procsched.core.shortcut import Shortcut
 from procsched.core.slots import (
     ScheduleFailed,
     base_time,
@@ -56,7 +55,7 @@ _WAITING = (Place.TIMER, Place.READY, Place.HELD)
 _FAILURES = (Outcome.FAILED, Outcome.CRASHED, Outcome.TIMED_OUT)
 
 
-class Timetable(Planning):
+class Timetable(Shortcut):
     """What happens to jobs and runs. Its methods are called under one lock that its owner holds."""
 
     # -- jobs: callers' threads -----------------------------------------------------------------------------------
@@ -136,6 +135,7 @@ class Timetable(Planning):
         row.planned = 0  # until it is known: an interrupted change is mended by asking the schedule anew
         row.over = False
         row.schedule = schedule
+        row.pace = -1
         row.made = row.failures = 0
         row.planning = False
         row.resumed = row.busy_since = None
@@ -226,6 +226,10 @@ class Timetable(Planning):
         changes = Changes()
         runs, queues, spent = changes.runs, self.queues, 0
         while len(runs) < limit and len(changes.skipped) < _MOST_SKIPPED:
+            if not queues.arrivals:
+                spent = self._take_shortcuts(runs, limit, spent, budget, now)
+                if len(runs) >= limit:
+                    break
             item = queues.head()
             if item is None:
                 break
@@ -240,7 +244,7 @@ class Timetable(Planning):
                     spent = self._admit(runs, limit, spent, budget, now)
                     continue
                 queues.pop_ready(run)
-            elif not isinstance(item, Run) and self._is_simple(item, now):
+            elif not isinstance(item, Run) and self._is_simple(item, now.mono):
                 if runs and spent + item.cost > budget:
                     break
                 queues.pop_ready(item)
@@ -358,39 +362,6 @@ class Timetable(Planning):
             self.queues.push_timer(run, Timebase.MONOTONIC, changes.retry_at, Place.BACKOFF)
         else:
             self._end_run(row, run, outcome, finished, now, changes, draw)
-        return changes
-
-    def settle_slot(self, run: Run, finished: int, now: Now, draw: float = 0.0) -> Changes | None:
-        """`settle` for a success of a plain job that has nothing else under way. None: it isn't; nothing is done."""
-        row = run.row
-        if (
-            row is None
-            or not row.plain
-            or run.planned is None
-            or not row.planning
-            or len(row.live) != 1
-            or run.generation != row.generation
-            or self.ghosts
-            or row.state is not JobState.SCHEDULED
-            or not self.jobs.is_living(row)
-        ):
-            return None
-        run.place = Place.DONE
-        run.counted = False
-        run.started = True
-        row.hands = row.executing = row.failures = 0
-        row.busy_until = finished
-        row.live = _NO_RUNS
-        self.live -= 1
-        schedule = row.schedule
-        if type(schedule) is FixedRate and row.resumed is None and self._is_simple_grid(row, schedule):
-            row.planning = False
-            self._push_slot(row, run.planned + schedule.period, draw)
-            return NO_CHANGES
-        changes = Changes()
-        base = now.wall - (now.mono - finished) if schedule.timebase is Timebase.WALL else finished
-        self._plan_following(row, run.planned, base, now, changes, draw)
-        self._finish_if_over(row, changes)
         return changes
 
     def close(self, now: Now, *, cancel_calls: bool) -> Changes:
