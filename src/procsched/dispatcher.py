@@ -36,7 +36,8 @@ class Dispatcher:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._news: list[tuple[Any, ...]] = []
+        self.news: list[tuple[Any, ...]] = []
+        """Of this turn so far, as for `announce`. In the loop, or under the engine's lock."""
         self.last_turn = 0
         self.sleeps_until = 0
         """Monotonic instant until which the loop means to sleep, or slept, at most, as it judged under the lock."""
@@ -120,14 +121,14 @@ class Dispatcher:
 
     def announce(self, *news: Any) -> None:
         """(event class, *fields), for subscribers and the log. In the loop, or under the engine's lock."""
-        self._news.append(news)
+        self.news.append(news)
 
     def tell(self) -> None:
         """Hands the news of this turn to those who wait for it."""
         engine = self._engine
         engine.delivery.send()
-        if self._news:
+        if self.news:
             with engine.lock:  # callers' threads have news too
-                news, self._news = self._news, []
+                news, self.news = self.news, []
             engine.announcer.put(news)
         engine.waiting.tell()

@@ -113,9 +113,9 @@ class Job:
     def stats(self) -> JobStats:
         notes = self._row.notes
         with self._engine.lock:
-            counts = dict(notes.counts) if notes is not None else {}
-            runs = notes.started if notes is not None else 0
-            sums = list(notes.sums) if notes is not None else [0, 0]
+            counts = notes.all_counts() if notes is not None else {}
+            runs = notes.runs if notes is not None else 0
+            sums = (notes.duration, notes.lateness) if notes is not None else (0, 0)
             most = (notes.max_duration, notes.max_lateness) if notes is not None else (0, 0)
         return JobStats(
             runs=runs,

@@ -86,13 +86,19 @@ def _cut(text: str) -> str:
 class JobNotes:
     """What the outer rings keep about a job: its history, sums, and who waits for its runs."""
 
-    __slots__ = ("counts", "history", "max_duration", "max_lateness", "series", "started", "sums", "waiters")
+    __slots__ = (
+        "counts", "duration", "history", "lateness", "max_duration", "max_lateness", "series", "started", "succeeded",
+        "waiters",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.history: deque[Line] = deque(maxlen=HISTORY)
         self.counts: dict[str, int] = {}
-        self.sums = [0, 0]
-        """Durations and latenesses, ns."""
+        """By outcome, but for plain successes."""
+        self.succeeded = 0
+        """Plain successes: nearly all."""
+        self.duration = self.lateness = 0
+        """Sums, ns."""
         self.max_duration = 0
         self.max_lateness = 0
         self.started = 0
@@ -100,6 +106,11 @@ class JobNotes:
         """For the first run handed over from now on."""
         self.series: list[weakref.ref[Series]] = []
         """For every run from now on. Weak: a reader that went away must not cost anything."""
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody may wait for a run, or for all of them."""
+        return bool(self.waiters or self.series)
 
     def readers(self) -> list[Series]:
         """The series that somebody still reads."""
@@ -127,23 +138,31 @@ class JobNotes:
         if line[5]:
             lateness, duration = line[7], line[8]
             self.started += 1
-            self.sums[0] += duration
-            self.sums[1] += lateness
+            self.duration += duration
+            self.lateness += lateness
             self.max_duration = max(self.max_duration, duration)
             self.max_lateness = max(self.max_lateness, lateness)
+
+    @property
+    def runs(self) -> int:
+        """Those that had started, and are over."""
+        return self.started + self.succeeded
+
+    def all_counts(self) -> dict[str, int]:
+        """Of runs, by outcome."""
+        return {**self.counts, "succeeded": self.counts.get("succeeded", 0) + self.succeeded}
 
     def add_success(self, line: Line) -> None:
         """As `add`, of a short line."""
         self.history.append(line)
-        self.counts["succeeded"] = self.counts.get("succeeded", 0) + 1
-        self.started += 1
+        self.succeeded += 1
         start = line[4]
         duration, lateness = line[5] - start, start - line[6]
-        self.sums[0] += duration
+        self.duration += duration
         if duration > self.max_duration:
             self.max_duration = duration
         if lateness > 0:
-            self.sums[1] += lateness
+            self.lateness += lateness
             if lateness > self.max_lateness:
                 self.max_lateness = lateness
 

@@ -85,15 +85,18 @@ class Offering:
 
     def learn(self, run: Run, duration: int) -> None:
         """A run took so long."""
-        row = run.row
-        if row is not None and (row.options.timeout is not None or row.options.warn_after is not None):
+        row, payload = run.row, run.payload
+        if row is not None and not row.plain and (row.options.timeout is not None or row.options.warn_after is not None):
             return  # watched runs go alone: their start must be known
-        args = run.payload.args if run.payload is not None else b""
         about = row if row is not None else run.estimate
-        if about is None or not isinstance(args, bytes):
+        args = payload.args if payload is not None else b""
+        if about is None or type(args) is not bytes:
             return
-        cost = duration if about.cost == ALONE else (about.cost * 7 + duration) >> 3
-        about.cost = max(cost, _LEAST_COST, len(args) * _COST_OF_A_BYTE)
+        known = about.cost
+        cost = duration if known == ALONE else (known * 7 + duration) >> 3
+        if args:
+            cost = max(cost, len(args) * _COST_OF_A_BYTE)
+        about.cost = cost if cost > _LEAST_COST else _LEAST_COST
 
     # -- one turn -------------------------------------------------------------------------------------------------
 
@@ -187,8 +190,12 @@ class Offering:
             timeout, job_id = 0, ""
             flags = wire.WANT_VALUE
             if row is not None:
-                timeout, job_id = row.options.timeout or 0, row.id
-                if not self._wants_value(run):
+                job_id = row.id
+                if not row.plain:
+                    timeout = row.options.timeout or 0
+                if run.future is None and not run.followers and (row.notes is None or not row.notes.followed):
+                    flags = 0
+                elif not self._wants_value(run):
                     flags = 0
             due, planned = run.due if armed else 0, run.planned_wall
             orders.append(

@@ -155,56 +155,56 @@ class Settling:
         """`_settle` and `_end` in one, and for many: what nearly all runs are where there are many. Under the lock."""
         engine = self._engine
         ledger, give, forget, slots = engine.ledger, engine.delivery.give, self.open.discard, engine.roster.slots
-        announce, offset = engine.dispatcher.announce, now.wall - now.mono
+        tell, offset = engine.dispatcher.news.append, now.wall - now.mono
         minds, minds_starts = engine.announcer.minds_successes, engine.announcer.minds_starts
-        settle_slot, draw = engine.timetable.settle_slot, random.random()
-        calls = done = 0
+        settle_slot, draw, ended = engine.timetable.settle_slot, random.random(), events.RunEnded
+        calls = done = fresh = 0
         for run, event in succeeded:
-            row, future, was_started, changes = run.row, run.future, run.started, NO_CHANGES
+            index, _ticket, _success, started, finished, cpu_time, max_rss, size, body, _over_memory = event
+            row, future, fresh_start, changes = run.row, run.future, not run.started, NO_CHANGES
+            pid = slots[index].pid
             if row is None:
                 calls += 1
                 run.place = Place.DONE
                 run.started = True
                 name = run.payload.function.name
             else:
-                settled = settle_slot(run, event.finished, now, draw) if future is None else None
+                settled = settle_slot(run, finished, now, draw) if future is None else None
                 if settled is None:
-                    self._attempt_ended(run, event, slots[event.slot], now)
+                    self._attempt_ended(run, event, slots[index], now)
                     continue
-                changes = settled
-                name = row.id
-            ledger.started += not was_started
+                changes, name = settled, row.id
             done += 1
+            fresh += fresh_start
             if row is not None or minds or minds_starts:
                 # A tuple of what there is, of which the whole line is made if somebody looks at it.
-                size = event.size if event.body is not None else None
                 held_by = run.notes or ""
                 if run.was_held:
                     held_by = f"max_instances; {held_by}" if held_by else "max_instances"
-                pid = slots[event.slot].pid
                 line = (
-                    name, run.number, run.generation, run.planned_wall, event.started, event.finished, run.expected,
-                    run.noticed, offset, event.cpu_time, event.max_rss, event.slot, pid, size, held_by,
+                    name, run.number, run.generation, run.planned_wall, started, finished, run.expected, run.noticed,
+                    offset, cpu_time, max_rss, index, pid, size if body is not None else None, held_by,
                 )  # fmt: skip
                 if row is not None:
                     if row.notes is None:
                         row.notes = JobNotes()
                     row.notes.add_success(line)
                 if minds_starts and not run.start:
-                    announce(events.RunStarted, line)
+                    tell((events.RunStarted, line))
                 if minds:
-                    announce(events.RunEnded, line)
+                    tell((ended, line))
             if future is not None:
                 future._run = None
-                give(future, event.body)
+                give(future, body)
             if run.followers:
-                told = Settlement([*run.followers], Outcome.SUCCEEDED, event.body, None, engine.pool.decode)
+                told = Settlement([*run.followers], Outcome.SUCCEEDED, body, None, engine.pool.decode)
                 engine.delivery.put(told)
                 run.followers = []  # now: an error in between mustn't make them forgotten
             run.future = run.payload = run.estimate = run.notes = None
             forget(run)
             if changes is not NO_CHANGES:
                 self.note(changes, now)
+        ledger.started += fresh
         engine.timetable.admitted -= calls
         ledger.counts[Outcome.SUCCEEDED] += done
         engine.gate.release(calls)

@@ -44,7 +44,11 @@ class Shortcut(Planning):
                 break
             if not self._is_simple(row, mono) or (runs and spent + row.cost > budget):
                 break
-            queues.pop_ready(row)
+            if from_heap:
+                queues.pop_ready(row)
+            else:
+                line.popleft()
+                row.entry = 0
             run = self._take_simple(row, now)
             run.place = Place.OFFERED
             spent += run.cost
