@@ -126,6 +126,7 @@ class Announcer:
 
     def _tell_all(self, news: list[Any] | tuple[Any]) -> None:
         starts, successes = _runs.isEnabledFor(logging.DEBUG), _runs.isEnabledFor(logging.INFO)
+        jobs = _jobs.isEnabledFor(logging.DEBUG)
         if type(news) is list:  # else a worker's chatter, which has come by another way
             self._told += len(news)
         for item in news:
@@ -133,9 +134,11 @@ class Announcer:
                 if type(item) is not tuple:
                     self._tell(item)
                 elif item[0] is RunEnded:
-                    self._tell_of_run(RunEnded.of(item[1]), successes or is_failure(item[1]))
+                    self._tell_event(RunEnded.of(item[1]), successes or is_failure(item[1]))
                 elif item[0] is RunStarted:
-                    self._tell_of_run(RunStarted.of(item[1]), starts)
+                    self._tell_event(RunStarted.of(item[1]), starts)
+                elif item[0] is JobAdded or item[0] is JobCancelled:
+                    self._tell_event(item[0](item[1], item[2]), jobs)
                 else:
                     self._tell(item)
             except Exception:
@@ -164,9 +167,9 @@ class Announcer:
             event = RunProgress(item.job_id, item.number, item.fraction, item.message)
         else:
             event = item
-        self._tell_of_run(event, logged=True)
+        self._tell_event(event, logged=True)
 
-    def _tell_of_run(self, event: Event, logged: bool) -> None:
+    def _tell_event(self, event: Event, logged: bool) -> None:
         """By far most events: the log isn't even asked where it wants none."""
         if logged:
             _surely(log.log_event, event)

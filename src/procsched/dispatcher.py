@@ -27,6 +27,8 @@ __all__ = ["Dispatcher"]
 
 SECOND = 1_000_000_000
 FAR = 1 << 62
+DOZE = 1_000_000
+"""How long news of jobs that come and go may gather (ns) once there is much of it."""
 AT_ONCE = 64
 """Ends of runs that are settled under one hold of the lock: some hundred µs for callers' threads to wait."""
 
@@ -78,6 +80,8 @@ class Dispatcher:
             if early > now.mono:
                 wakeups[0] = early
         wakeups += [again, engine.alarms.next(), engine.staff.next()]
+        if self.news or engine.mailbox.dozing:  # others have had news since this turn told its own
+            wakeups.append(now.mono + DOZE)
         patience = min((at - now.mono for at in wakeups if at is not None), default=None)
         seconds = None if patience is None else max(0, patience) / SECOND
         if longest is not None:

@@ -162,8 +162,8 @@ class Engine(Life):
             if due is not None:
                 if self.announcer.minds_jobs():
                     self.dispatcher.announce(events.JobAdded, row.id, row.generation)
-                    self.mailbox.nudge()
-                elif due < self.dispatcher.sleeps_until:  # what is due later than it wakes anyhow needn't wake it now
+                    self.mailbox.hint()
+                if due < self.dispatcher.sleeps_until:  # what is due later than it wakes anyhow needn't wake it now
                     self.mailbox.nudge()
                 return
             old = self.timetable.jobs.get(row.id)
@@ -202,7 +202,7 @@ class Engine(Life):
                 if self.timetable.cancel_resting(row):  # most jobs that are cancelled were never touched
                     if self.announcer.minds_jobs():
                         self.dispatcher.announce(events.JobCancelled, row.id, row.generation)
-                        self.mailbox.nudge()
+                        self.mailbox.hint()
                     return True
         except KeyboardInterrupt:
             self._interrupt()
@@ -219,7 +219,7 @@ class Engine(Life):
                 if generation is not None:
                     if self.announcer.minds_jobs():
                         self.dispatcher.announce(events.JobCancelled, id, generation)
-                        self.mailbox.nudge()
+                        self.mailbox.hint()
                     return True
         except KeyboardInterrupt:
             self._interrupt()

@@ -52,6 +52,9 @@ class Mailbox:
         self._wake = wake
         self._asleep = False
         self._nudged = False
+        self._hinted = False
+        self.dozing = False
+        """Whether the loop, asleep or not, looks again within a moment anyhow."""
         self._closed = False
         self.reader: int | None = None
         """Thread id of the loop; None: whoever asks does the work himself."""
@@ -76,6 +79,13 @@ class Mailbox:
         """The timetable has changed: the loop should look at it before it sleeps."""
         self._nudged = True
         if self._asleep:
+            self._asleep = False
+            self._wake()
+
+    def hint(self) -> None:
+        """There is news, and nothing to do. The first one wakes the loop; a thousand more cost it a turn or two."""
+        self._hinted = True
+        if self._asleep and not self.dozing:
             self._asleep = False
             self._wake()
 
@@ -116,6 +126,7 @@ class Mailbox:
 
     def about_to_sleep(self) -> bool:
         """From now on posts wake the loop; False when there is mail already, so that it doesn't sleep at all."""
+        self.dozing, self._hinted = self._hinted, False
         self._asleep = True
         if self._calls or self._nudged:
             self._asleep = False

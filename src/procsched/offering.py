@@ -86,8 +86,10 @@ class Offering:
     def learn(self, run: Run, duration: int) -> None:
         """A run took so long."""
         row, payload = run.row, run.payload
-        if row is not None and not row.plain and (row.options.timeout is not None or row.options.warn_after is not None):
-            return  # watched runs go alone: their start must be known
+        if row is not None and not row.plain:
+            options = row.options
+            if options.timeout is not None or options.warn_after is not None:
+                return  # watched runs go alone: their start must be known
         about = row if row is not None else run.estimate
         args = payload.args if payload is not None else b""
         if about is None or type(args) is not bytes:
@@ -193,9 +195,8 @@ class Offering:
                 job_id = row.id
                 if not row.plain:
                     timeout = row.options.timeout or 0
-                if run.future is None and not run.followers and (row.notes is None or not row.notes.followed):
-                    flags = 0
-                elif not self._wants_value(run):
+                unheard = run.future is None and not run.followers and (row.notes is None or not row.notes.followed)
+                if unheard or not self._wants_value(run):
                     flags = 0
             due, planned = run.due if armed else 0, run.planned_wall
             orders.append(

@@ -68,6 +68,34 @@ def test_cancelling_keeps_it_small() -> None:
     assert drained(queue) == [keeper.entry]
 
 
+def test_who_asks_for_the_time_of_the_next_pays_for_few_stale_ones() -> None:
+    """It is never late, and exact once the stale ones in front are gone."""
+    queue = heap()
+    items = [push(queue, due, due) for due in range(1, 301)]
+    for item in items[:140]:
+        item.entry = 0
+        queue.forget()
+    before = len(queue._entries)
+    assert queue.next_key() <= 141
+    assert 0 < before - len(queue._entries) <= 32
+    seen = [queue.next_key() for _ in range(10)]
+    assert seen == sorted(seen) and seen[-1] == 141
+    queue.check_valid()
+
+
+def test_what_is_stale_and_far_off_is_left_alone_by_who_looks_for_what_is_due() -> None:
+    queue = heap()
+    gone = push(queue, 50, 1)
+    push(queue, 60, 2)
+    gone.entry = 0
+    queue.forget()
+    assert queue.pop_due(49) is None
+    assert len(queue._entries) == 2
+    assert queue.pop_due(60)[2] == 2
+    assert len(queue._entries) == len(queue) == 0
+    queue.check_valid()
+
+
 def test_an_empty_heap_has_nothing_to_show() -> None:
     queue = heap()
     assert queue.peek() is None and len(queue) == 0

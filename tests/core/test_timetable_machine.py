@@ -196,7 +196,13 @@ class TimetableMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_next_wakeup_agrees(self) -> None:
-        assert self.timetable.queues.next_wakeup(self.now) == self.shadow.next_wakeup()
+        queues, expected = self.timetable.queues, self.shadow.next_wakeup()
+        found = queues.next_wakeup(self.now)
+        if found != expected:  # with many stale entries in front it may be before the time, never after
+            assert queues._mono._stale + queues._wall._stale > 0
+            assert found is not None and (expected is None or found < expected)
+            queues._mono.peek(), queues._wall.peek()
+            assert queues.next_wakeup(self.now) == expected
         due = [item.due for item in self.shadow.jobs + self.shadow.runs if item.where == "ready"]
         oldest = self.timetable.queues.oldest_ready()
         assert (oldest is None) <= (not self.shadow.ready()) and (oldest is None or oldest >= min(due))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from procsched import After, FixedRate, JobLookupError, JobState, ProcessScheduler
+from procsched import After, FixedRate, JobAdded, JobCancelled, JobLookupError, JobState, ProcessScheduler
 
 
 @pytest.fixture
@@ -90,3 +90,36 @@ def test_shutdown_ends_those_at_rest() -> None:
         job = scheduler.schedule(abs, After("1d"), args=(1,))
         scheduler.schedule(abs, After("1d"), args=(1,))
     assert job.state is JobState.CANCELLED and job.next_run_time is None
+
+
+def test_news_of_many_far_jobs_is_told_by_a_few_turns(quiet: ProcessScheduler) -> None:
+    """All of it, in order, while the loop, which has nothing to do, doesn't turn for each; the last isn't left lying."""
+    told: list[tuple[type, str]] = []
+    complete = threading.Event()
+
+    def note(event: JobAdded | JobCancelled) -> None:
+        told.append((type(event), event.job_id))
+        if event.job_id == "last":
+            complete.set()
+
+    quiet.subscribe(note, JobAdded, JobCancelled)
+    assert _sleeps(quiet)
+    turns = [0]
+    original = quiet._engine.dispatcher.turn
+
+    def turn(longest: float | None = None) -> None:
+        turns[0] += 1
+        original(longest)
+
+    quiet._engine.dispatcher.turn = turn  # type: ignore[method-assign]
+    expected: list[tuple[type, str]] = []
+    for number in range(3000):
+        quiet.schedule(abs, After("1d"), args=(1,), id=f"far{number}")
+        expected.append((JobAdded, f"far{number}"))
+        if number % 2:
+            quiet.cancel(f"far{number}")
+            expected.append((JobCancelled, f"far{number}"))
+    quiet.schedule(abs, After("1d"), args=(1,), id="last")
+    assert complete.wait(30)
+    assert told == [*expected, (JobAdded, "last")]
+    assert turns[0] < 1500

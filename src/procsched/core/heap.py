@@ -22,21 +22,31 @@ __all__ = ["DueHeap"]
 
 _SMALL = 64
 """So many stale entries do no harm."""
+_MOST_DROPPED = 32
+"""In one look at when the next entry is due."""
 _STEP = 3
-"""Entries looked at in one step of a sweep: at two, it would last until half as many again had become stale."""
+"""Entries that a sweep looks at for each further stale one: at two, it would last until half as many again were."""
+_AT_ONCE = 32
+"""Stale entries that make up one step of a sweep."""
 
 
 class DueHeap:
     """A heap whose stale entries are dropped lazily, and bounded."""
 
-    __slots__ = ("_entries", "_is_live", "_leaving", "_stale")
+    __slots__ = ("_entries", "_forgotten", "_is_live", "_leaving", "_live_of", "_stale")
 
-    def __init__(self, is_live: Callable[[Entry], bool]) -> None:
+    def __init__(
+        self, is_live: Callable[[Entry], bool], live_of: Callable[[list[Entry]], list[Entry]] | None = None
+    ) -> None:
         self._entries: list[Entry] = []
         self._leaving: list[Entry] = []
         """While stale entries are swept out: what hasn't been looked at yet. A heap, too."""
         self._is_live = is_live
+        self._live_of = live_of if live_of is not None else lambda entries: list(filter(is_live, entries))
+        """Those of many that are live."""
         self._stale = 0
+        self._forgotten = 0
+        """Since the last step of the sweep."""
 
     def __len__(self) -> int:
         """Live entries (an upper bound while one is being cancelled)."""
@@ -59,17 +69,30 @@ class DueHeap:
         self._stale = 0
         return None
 
+    def next_key(self) -> int | None:
+        """First key of the earliest live entry, or an earlier one: after some stale entries it leaves it at that.
+
+        A hundred thousand cancels of what comes next mustn't cost who only wants to know how long he may sleep.
+        """
+        for _ in range(_MOST_DROPPED):
+            heap = self._first()
+            if not heap or self._is_live(heap[0]):
+                break
+            heappop(heap)
+            self._stale -= 1
+        heap = self._first()
+        return heap[0][0] if heap else None
+
     def pop_due(self, at: int) -> Entry | None:
         """Takes the earliest live entry, if its first key is no later than ``at``."""
         while heap := self._first():
             entry = heap[0]
-            if not self._is_live(entry):
-                heappop(heap)
-                self._stale -= 1
-            elif entry[0] > at:
-                return None
-            else:
-                return heappop(heap)
+            if entry[0] > at:
+                return None  # nor is any other
+            heappop(heap)
+            if self._is_live(entry):
+                return entry
+            self._stale -= 1
         self._stale = 0
         return None
 
@@ -91,16 +114,22 @@ class DueHeap:
         last entry of a heap's list is a leaf: without it, it is a heap still.
         """
         self._stale += 1
-        leaving = self._leaving
-        if leaving:
-            for entry in leaving[: -_STEP - 1 : -1]:
-                if self._is_live(entry):
-                    heappush(self._entries, entry)  # first: cut short, it is there twice, and one is stale
-                else:
-                    self._stale -= 1
-                leaving.pop()
+        if self._leaving:
+            self._forgotten += 1
+            if self._forgotten >= _AT_ONCE:
+                self._forgotten = 0
+                self._sweep(_AT_ONCE * _STEP)
         elif self._stale > _SMALL and self._stale * 2 > len(self._entries):
             self._leaving, self._entries = self._entries, []
+
+    def _sweep(self, count: int) -> None:
+        leaving, entries = self._leaving, self._entries
+        looked_at = leaving[-count:]
+        live = self._live_of(looked_at)
+        for entry in live:  # first: cut short, it is there twice, and one is stale
+            heappush(entries, entry)
+        self._stale -= len(looked_at) - len(live)
+        del leaving[-count:]
 
     def recount(self) -> None:
         """Counts the stale entries anew, after a change that was cut short. Costs O(n)."""

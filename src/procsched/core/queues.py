@@ -44,8 +44,8 @@ class Queues:
     def __init__(self, jobs: JobTable, order: ReadyOrder) -> None:
         self._jobs = jobs
         self._by_priority = order is ReadyOrder.PRIORITY
-        self._mono = DueHeap(self._is_live)
-        self._wall = DueHeap(self._is_live)
+        self._mono = DueHeap(self._is_live, self._live_of)
+        self._wall = DueHeap(self._is_live, self._live_of)
         self._ready = ReadyQueue(self._is_live)
         self.arrivals: deque[Run] = deque()
         """Calls for now, in the order of their coming: POSTED, or taken back since. Callers' threads append to it
@@ -60,6 +60,11 @@ class Queues:
         if isinstance(item, str):
             return self._jobs.has_entry(item, entry)
         return item.entry == entry[2] and (isinstance(item, Run) or self._jobs.is_living(item))
+
+    def _live_of(self, entries: list[Entry]) -> list[Entry]:
+        """`_is_live` for many. Most are of jobs at rest."""
+        living, is_live = self._jobs.by_id, self._is_live
+        return [entry for entry in entries if living.get(entry[3]) is entry or is_live(entry)]  # type: ignore[call-overload]
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -163,12 +168,10 @@ class Queues:
         return False
 
     def next_wakeup(self, now: Now) -> int | None:
-        """Monotonic instant at which to promote again; None: nothing waits for a time."""
-        best = None
-        if (entry := self._mono.peek()) is not None:
-            best = entry[0]
-        if (entry := self._wall.peek()) is not None:
-            due = now.mono + min(entry[0] - now.wall, WALL_LOOK)
+        """Monotonic instant at which to promote again, or a bit before; None: nothing waits for a time."""
+        best = self._mono.next_key()
+        if (key := self._wall.next_key()) is not None:
+            due = now.mono + min(key - now.wall, WALL_LOOK)
             best = due if best is None or due < best else best
         return best
 
@@ -177,9 +180,13 @@ class Queues:
     def soonest(self, now: Now, before: int) -> tuple[int, JobRow | Run] | None:
         """The next timer entry, if it is due until monotonic ``before``, and when; it stays where it is."""
         best: tuple[int, Entry] | None = None
-        if (entry := self._mono.peek()) is not None and entry[0] <= before:
+        if (key := self._mono.next_key()) is None or key > before:
+            pass
+        elif (entry := self._mono.peek()) is not None and entry[0] <= before:
             best = (entry[0], entry)
-        if (entry := self._wall.peek()) is not None:
+        if (key := self._wall.next_key()) is None or now.mono + key - now.wall > before:
+            pass
+        elif (entry := self._wall.peek()) is not None:
             due = now.mono + entry[0] - now.wall
             if due <= before and (best is None or due < best[0]):
                 best = (due, entry)
