@@ -93,7 +93,7 @@ def test_shutdown_ends_those_at_rest() -> None:
 
 
 def test_news_of_many_far_jobs_is_told_by_a_few_turns(quiet: ProcessScheduler) -> None:
-    """All of it, in order, while the loop, which has nothing to do, doesn't turn for each; the last isn't left lying."""
+    """All of it, in order; the loop, which has nothing to do, doesn't turn for each, and the last isn't left lying."""
     told: list[tuple[type, str]] = []
     complete = threading.Event()
 
