@@ -211,7 +211,12 @@ class Offering:
         self._pool.offer(slot.index, orders, list(functions.values()))
 
     def linger(self) -> float:
-        """How long reports may be left to gather, in seconds: half of what the worker with the least to do has left."""
+        """How long reports may be left to gather, in seconds: half of what the worker with the least to do has left.
+
+        Not at all while nothing else is ready: then it is the next slots of the runs reported that workers will lack.
+        """
+        if not self._timetable.queues.ready:
+            return 0.0
         least = 2 * LINGER
         busy = False
         for slot in self._roster:

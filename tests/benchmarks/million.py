@@ -36,7 +36,12 @@ def rest(jobs: int) -> dict[str, float]:
         for job in handles:
             job.cancel()
         cancelled = time.perf_counter() - begin
-    return {"added": jobs / added, "cancelled": jobs / cancelled, "bytes": each}
+        handles = [scheduler.schedule(nothing, when) for _ in range(jobs)]
+        begin = time.perf_counter()
+        for job in handles:
+            job.cancel()
+        in_order = time.perf_counter() - begin
+    return {"added": jobs / added, "cancelled": jobs / cancelled, "in order": jobs / in_order, "bytes": each}
 
 
 def stops(jobs: int) -> dict[str, float]:
