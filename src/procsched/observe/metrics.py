@@ -54,21 +54,21 @@ METRICS = {
     "procsched_executing_runs": ("gauge", (), "Runs that execute, those between two attempts included."),
     "procsched_scheduled_runs": ("gauge", (), "Jobs and calls that wait for their time."),
     "procsched_jobs": ("gauge", (), "Jobs that haven't ended."),
-    "procsched_runs": ("counter", ("job", "outcome"), "Runs that have ended, by their outcome."),
-    "procsched_run_retries": ("counter", ("job",), "Attempts that failed and were followed by another one."),
+    "procsched_runs": ("counter", ("job_id", "outcome"), "Runs that have ended, by their outcome."),
+    "procsched_run_retries": ("counter", ("job_id",), "Attempts that failed and were followed by another one."),
     "procsched_missed_slots": ("counter", (), "Slots dropped by the missed-run policy."),
-    "procsched_run_duration_seconds": ("histogram", ("job",), "Execution time of runs, of their last attempt."),
-    "procsched_run_lateness_seconds": ("histogram", ("job",), "From the planned time of runs to their start."),
+    "procsched_run_duration_seconds": ("histogram", ("job_id",), "Execution time of runs, of their last attempt."),
+    "procsched_run_lateness_seconds": ("histogram", ("job_id",), "From the planned time of runs to their start."),
     "procsched_run_wait_seconds": (
         "histogram", ("cause",), "Where the lateness went: in the loop, or waiting for a worker; of all jobs together.",
     ),
-    "procsched_run_cpu_seconds": ("counter", ("job",), "CPU time that runs took in their workers."),
+    "procsched_run_cpu_seconds": ("counter", ("job_id",), "CPU time that runs took in their workers."),
     "procsched_job_failures_in_a_row": (
-        "gauge", ("job",), "Runs that failed, crashed or timed out since the last one that succeeded.",
+        "gauge", ("job_id",), "Runs that failed, crashed or timed out since the last one that succeeded.",
     ),
-    "procsched_job_last_end_timestamp_seconds": ("gauge", ("job",), "When a run of it ended last; 0: not yet."),
-    "procsched_job_last_success_timestamp_seconds": ("gauge", ("job",), "When a run of it succeeded last; 0: not yet."),
-    "procsched_job_paused": ("gauge", ("job",), "1 while the job is paused."),
+    "procsched_job_last_end_timestamp_seconds": ("gauge", ("job_id",), "When a run of it ended last; 0: not yet."),
+    "procsched_job_last_success_timestamp_seconds": ("gauge", ("job_id",), "When a run of it succeeded last; 0: not yet."),
+    "procsched_job_paused": ("gauge", ("job_id",), "1 while the job is paused."),
     "procsched_workers": ("gauge", ("state",), "Slots of the pool, by what is in them."),
     "procsched_worker_restarts": ("counter", ("reason",), "Workers that had to be replaced, by what ended them."),
     "procsched_worker_resident_memory_bytes": ("gauge", ("worker",), "Resident memory of the worker in a slot."),
@@ -85,7 +85,7 @@ class SchedulerCollector:
 
     Args:
         scheduler: The scheduler to look at. The collector doesn't keep it alive.
-        most_jobs: Jobs, and functions of calls, with series of their own; further ones share ``job="(other)"``.
+        most_jobs: Jobs, and functions of calls, with series of their own; further ones share ``job_id="(other)"``.
 
     Raises:
         MissingExtra: prometheus-client isn't installed.
