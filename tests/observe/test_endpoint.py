@@ -164,9 +164,9 @@ def test_those_who_never_finish_make_room(here: Listening) -> None:
 def test_a_question_has_its_time(here: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """However regularly another byte of it comes."""
     monkeypatch.setattr(module, "PATIENCE", 0.05)
-    with socket.create_connection(("127.0.0.1", here.port), timeout=BOUND) as connection:
-        with pytest.raises(ConnectionError):
-            drip(connection)
+    connection = socket.create_connection(("127.0.0.1", here.port), timeout=BOUND)
+    with connection, pytest.raises(ConnectionError):
+        drip(connection)
 
 
 def test_those_who_never_read_have_their_time(serve: Callable[..., Listening], monkeypatch: pytest.MonkeyPatch) -> None:

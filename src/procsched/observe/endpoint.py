@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -186,8 +187,9 @@ class Endpoint:
 
     async def _accept(self) -> None:
         while True:
+            await self._knocked()
             try:
-                connection, _peer = await self._loop.sock_accept(self._listening.socket)
+                connection, _peer = self._listening.socket.accept()
             except OSError:  # it has gone again, or there is no descriptor left for it
                 await asyncio.sleep(10 * PACE)
                 continue
@@ -195,10 +197,20 @@ class Endpoint:
                 next(iter(self._asking or self._open)).cancel()
             task = self._loop.create_task(self._attend(connection))
             self._open[task] = self._asking[task] = None
-            task.add_done_callback(self._closed)
+            task.add_done_callback(partial(self._closed, connection))
             await asyncio.sleep(PACE)
 
-    def _closed(self, task: asyncio.Task[None]) -> None:
+    async def _knocked(self) -> None:
+        """Until there is somebody. Not ``loop.sock_accept``: cancelled as somebody comes, it would drop him unclosed."""
+        knock = self._loop.create_future()
+        self._loop.add_reader(self._listening.socket, lambda: knock.done() or knock.set_result(None))
+        try:
+            await knock
+        finally:
+            self._loop.remove_reader(self._listening.socket)
+
+    def _closed(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        connection.close()  # here: a task that is cancelled at once does nothing at all
         self._open.pop(task, None)
         self._asking.pop(task, None)
 
@@ -218,7 +230,6 @@ class Endpoint:
         finally:
             if writer is not None:
                 writer.transport.abort()
-            connection.close()
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
         try:

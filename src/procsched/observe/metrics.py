@@ -67,7 +67,7 @@ METRICS = {
         "gauge", ("job_id",), "Runs that failed, crashed or timed out since the last one that succeeded.",
     ),
     "procsched_job_last_end_timestamp_seconds": ("gauge", ("job_id",), "When a run of it ended last; 0: not yet."),
-    "procsched_job_last_success_timestamp_seconds": ("gauge", ("job_id",), "When a run of it succeeded last; 0: not yet."),
+    "procsched_job_last_success_timestamp_seconds": ("gauge", ("job_id",), "When one succeeded last; 0: not yet."),
     "procsched_job_paused": ("gauge", ("job_id",), "1 while the job is paused."),
     "procsched_workers": ("gauge", ("state",), "Slots of the pool, by what is in them."),
     "procsched_worker_restarts": ("counter", ("reason",), "Workers that had to be replaced, by what ended them."),
