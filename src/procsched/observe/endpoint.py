@@ -201,11 +201,11 @@ class Endpoint:
             await asyncio.sleep(PACE)
 
     async def _knocked(self) -> None:
-        """Until there is somebody. Not ``loop.sock_accept``: cancelled as somebody comes, it would drop him unclosed."""
-        knock = self._loop.create_future()
-        self._loop.add_reader(self._listening.socket, lambda: knock.done() or knock.set_result(None))
+        """Until there is somebody. Not ``loop.sock_accept``, which would drop him unclosed if cancelled as he comes."""
+        knock = asyncio.Event()
+        self._loop.add_reader(self._listening.socket, knock.set)
         try:
-            await knock
+            await knock.wait()
         finally:
             self._loop.remove_reader(self._listening.socket)
 
