@@ -146,7 +146,7 @@ def test_strangers_delay_no_run_and_no_end(caplog: pytest.LogCaptureFixture) -> 
                     connection.send((b"", b"GET /met", b"x" * 60_000)[number % 3])
             assert [scheduler.submit(abs, -number).result(BOUND) for number in range(50)] == list(range(50))
             begin = time.monotonic()
-        assert time.monotonic() - begin < endpoint.PATIENCE / 2
+        assert time.monotonic() - begin < endpoint.LAST_WORDS
     assert [record.message for record in caplog.records if record.levelname != "INFO"] == []
 
 

@@ -158,6 +158,7 @@ def test_those_who_never_finish_make_room(here: Listening) -> None:
             connection = hanging.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=BOUND))
             connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
         assert ask(here)[0] == 200
+        assert _connections_of(here) <= module.MOST_CONNECTIONS
         assert [thread.name for thread in threading.enumerate()].count("test endpoint") == 1
 
 
@@ -223,9 +224,13 @@ def test_it_ends_at_once_whoever_hangs_on() -> None:
         for words in (b"", b"GET / HT", b"GET / HTTP/1.1\r\n\r\n") * 5:
             connection = hanging.enter_context(socket.create_connection(("127.0.0.1", listening.port), timeout=BOUND))
             connection.sendall(words)
+        deadline = time.monotonic() + BOUND
+        while _connections_of(listening) < 15:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         begin = time.monotonic()
         endpoint.stop()
-        assert time.monotonic() - begin < module.PATIENCE / 2
+        assert time.monotonic() - begin < module.LAST_WORDS
         Listening("--it", f"127.0.0.1:{listening.port}").close()
 
 
