@@ -31,7 +31,7 @@ _MOST_WAITING = 100_000
 """News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
 _MANY = 16
 """So much news of one turn, and there will be more in a moment."""
-_REST = 0.003
+_REST = 0.005
 """Seconds that the thread lets it gather then: to be woken by every turn costs the loop, which wants the same
 interpreter lock, more than the news does."""
 
@@ -156,14 +156,14 @@ class Announcer:
             self._told += len(news)
             for take in self._followers:
                 _surely(take, news)
-        ends = successes or self.wants(RunEnded)
+            if self._followers and not successes and not self.wants(RunEnded):  # for them alone all ends were noted
+                news = [item for item in news if item[0] is not RunEnded or is_failure(item[1])]
         for item in news:
             try:
                 if type(item) is not tuple:
                     self._tell(item)
                 elif item[0] is RunEnded:
-                    if ends or is_failure(item[1]):
-                        self._tell_of_run(RunEnded.of(item[1]), successes or is_failure(item[1]))
+                    self._tell_of_run(RunEnded.of(item[1]), successes or is_failure(item[1]))
                 elif item[0] is RunStarted:
                     self._tell_of_run(RunStarted.of(item[1]), starts)
                 else:

@@ -173,9 +173,16 @@ def test_a_question_has_its_time(here: Listening, monkeypatch: pytest.MonkeyPatc
 def test_those_who_never_read_have_their_time(serve: Callable[..., Listening], monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer larger than the kernel takes; then it is dropped, with what is left of it."""
     monkeypatch.setattr(module, "PATIENCE", 0.2)
-    there = serve(lambda request: HttpAnswer(200, [], b"x" * 50_000_000))
+    asked = threading.Event()
+
+    def much(request: HttpRequest) -> HttpAnswer:
+        asked.set()
+        return HttpAnswer(200, [], b"x" * 50_000_000)
+
+    there = serve(much)
     with socket.create_connection(("127.0.0.1", there.port), timeout=BOUND) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert asked.wait(BOUND)
         threads = [thread for thread in threading.enumerate() if thread.name == "test endpoint"]
         deadline = time.monotonic() + BOUND
         while _connections_of(there) and time.monotonic() < deadline:
