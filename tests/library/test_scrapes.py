@@ -180,6 +180,14 @@ def test_the_dashboard_is_one_that_grafana_loads() -> None:
         assert panel["type"] == "row" or len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
+def test_every_metric_is_on_the_page() -> None:
+    """And no other, under the name that it has in a scrape."""
+    page = (EXAMPLES.parent / "docs" / "operating.md").read_text()
+    suffixes = {"counter": "_total", "info": "_info"}
+    names = {name + suffixes.get(kind, "") for name, (kind, _labels, _text) in metrics.METRICS.items()}
+    assert set(re.findall(r"`(procsched_\w+)`", page)) == names
+
+
 def test_the_alerts_are_rules() -> None:
     """Each with a name of its own, an expression, how bad it is and a line for people."""
     (group,) = yaml.safe_load((EXAMPLES / "prometheus-alerts.yml").read_text())["groups"]
