@@ -185,6 +185,22 @@ def test_the_format_is_negotiated(scheduler: ManualScheduler, accept: str, kind:
     assert plain.body.startswith(b"# ")
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize(
+    "version", ["abc", "zz", "", "1.x", "-1", "1.0.0 x", ".", "1..0", "1.0.0 ; q=1", "9" * 5000, "²"]
+)
+@pytest.mark.parametrize("query", ["", "name[]=%ff", "name[]", "%00"])
+def test_a_senseless_question_is_answered(scheduler: ManualScheduler, kind: str, version: str, query: str) -> None:
+    """A version that is none doesn't count."""
+    pages = module._Pages(scheduler._engine, prometheus_client.make_wsgi_app(registry_of(scheduler)))
+    for accept in (
+        f"{kind};version={version}",
+        f"{kind};version={version},*/*;q=0.1",
+        f"{kind}; version={version};q=1",
+    ):
+        assert pages(HttpRequest("/metrics", query, {"accept": accept})).status == 200
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "/favicon.ico", "/healthz/x", "/../metrics"])
 def test_there_is_nothing_else(scheduler: ManualScheduler, path: str) -> None:
     pages = module._Pages(scheduler._engine, prometheus_client.make_wsgi_app(registry_of(scheduler)))

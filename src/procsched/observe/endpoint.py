@@ -145,6 +145,7 @@ class Endpoint:
         self._end = asyncio.Event()
         self._turn = asyncio.Lock()
         self._rest_until = 0.0
+        self._complained = False
         self._asking: dict[asyncio.Task[None], None] = {}
         """Connections whose question hasn't come whole."""
         self._open: dict[asyncio.Task[None], None] = {}
@@ -251,10 +252,10 @@ class Endpoint:
             began = time.thread_time()
             try:
                 answer = self._answer(HttpRequest(url.path, url.query, headers))
-            except ValueError:  # prometheus-client read a version out of a header that is none
-                answer = HttpAnswer(400, [], b"not understood\n")
             except Exception as error:
-                _log.error("%s can't be answered: %r; please report this", url.path, error)
+                if not self._complained:  # whoever has found the question that does this may ask it again and again
+                    _log.error("%s can't be answered: %r; please report this", url.path, error)
+                    self._complained = True
                 answer = HttpAnswer(500, [], b"this can't be answered\n")
             self._rest_until = self._loop.time() + REST * (time.thread_time() - began)
         return _written(answer, body=method == "GET")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import re
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -260,6 +261,10 @@ def prepare(address: str) -> Callable[[ProcessScheduler], AbstractContextManager
     return opened
 
 
+_NO_VERSION = re.compile(r"version=(?![0-9]{1,4}(?:\.[0-9]{1,4})*[ \t]*(?:[;,]|$))[^;,]*")
+"""What clients may call the version of a format, and prometheus-client can't compare with one."""
+
+
 class _Pages:
     """What there is to get: ``/metrics``, as prometheus-client negotiates it, and ``/healthz``."""
 
@@ -281,7 +286,7 @@ class _Pages:
             "REQUEST_METHOD": "GET",
             "PATH_INFO": "/metrics",
             "QUERY_STRING": request.query,
-            "HTTP_ACCEPT": request.headers.get("accept", ""),
+            "HTTP_ACCEPT": _NO_VERSION.sub("", request.headers.get("accept", "")),
             "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
         }
         told: list[Any] = []
