@@ -118,8 +118,8 @@ class SchedulerCollector:
         return list(self._families().values())
 
     def collect(self) -> list[Any]:
-        """All metrics. Any thread; waits half a second at most, for a lock that a loop which is well never holds so
-        long. If it can't be had, what must be looked at under it is left out."""
+        """All metrics. Any thread; waits a second at most, for a lock that a loop which is well never holds so long. If
+        it can't be had, what must be looked at under it is left out."""
         found = self._families()
         self._collect_health(found)
         self._collect_runs(found)

@@ -113,6 +113,8 @@ class Tally:
         self._jobs: dict[str, JobTally] = {}
         """By id, or name of the function."""
         self._other: JobTally | None = None
+        self._ended: set[str] = set()
+        """Names of jobs that have ended: looked at for each run that finds no room."""
         self._lock = threading.Lock()
         """For changes of what is in `_jobs`; not for counting."""
         self._lost: set[int] = set()
@@ -250,10 +252,12 @@ class Tally:
             for name, job in list(self._jobs.items()):
                 if job.is_call or name in scheduled:
                     job.ended_at = None
+                    self._ended.discard(name)
                 elif job.ended_at is None:
                     job.ended_at = now
+                    self._ended.add(name)
                 elif now - job.ended_at > KEEP:
-                    del self._jobs[name]
+                    self._drop(name)
         for name in some:
             if name not in self._jobs and not self._make_room():
                 break
@@ -285,10 +289,14 @@ class Tally:
 
     def _drop_one(self) -> bool:
         """Those that have ended make room for those that haven't."""
-        ended = next((name for name, job in self._jobs.items() if job.ended_at is not None), None)
-        if ended is not None:
-            del self._jobs[ended]
-        return ended is not None
+        if not self._ended:
+            return False
+        self._drop(next(iter(self._ended)))
+        return True
+
+    def _drop(self, name: str) -> None:
+        del self._jobs[name]
+        self._ended.discard(name)
 
     def _label_for(self, name: str) -> str:
         """Something that can be written as UTF-8, isn't long, and that no other job has."""
