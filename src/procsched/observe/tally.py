@@ -281,6 +281,7 @@ class Tally:
                 job = self._jobs[name] = JobTally(self._label_for(name))
             if is_call:
                 job.is_call = True
+                self._ended.discard(name)
             return job
 
     def _make_room(self) -> bool:
