@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,11 @@ _runs = logging.getLogger("procsched.run")
 
 _MOST_WAITING = 100_000
 """News kept for subscribers that are slower than the scheduler; beyond it the newest are dropped and counted."""
+_MANY = 16
+"""So much news of one turn, and there will be more in a moment."""
+_REST = 0.005
+"""Seconds that the thread lets it gather then: to be woken by every turn costs the loop, which wants the same
+interpreter lock, more than the news does."""
 
 News = tuple[Any, ...]
 """(event class, *its fields), runs as lines of the ledger: a ready event costs more than the loop wants to spend on one
@@ -40,11 +46,14 @@ class Announcer:
     def __init__(self, name: str, *, threaded: bool) -> None:
         self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._subscribers: tuple[tuple[Callable[[Any], object], tuple[type, ...]], ...] = ()
+        self._followers: tuple[Callable[[list[News]], object], ...] = ()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._name = name
         self._threaded = threaded
         self._dropped = 0
+        self.dropped = 0
+        """News that nobody was told of, since the start."""
         self._put = self._told = 0
         """News of the loop: counted in by it, and out by the announcer's thread."""
         self._stopped = False
@@ -73,6 +82,19 @@ class Announcer:
 
         return unsubscribe
 
+    def follow(self, take: Callable[[list[News]], object]) -> Callable[[], None]:
+        """Calls ``take`` with the news of each turn as they come, unmade, before subscribers are told of them; ends of
+        all runs are among them. For those who would spend more on the events than on what they do with them.
+        Returns what ends that."""
+        with self._lock:
+            self._followers = (*self._followers, take)
+
+        def leave() -> None:
+            with self._lock:
+                self._followers = tuple(other for other in self._followers if other is not take)
+
+        return leave
+
     def start(self) -> None:
         if self._threaded and self._thread is None:
             thread = threading.Thread(target=self._run, name=f"{self._name}-events", daemon=True)
@@ -87,6 +109,7 @@ class Announcer:
         """The news of one turn of the loop."""
         if self._put - self._told > _MOST_WAITING:
             self._dropped += len(news)
+            self.dropped += len(news)
             return
         self._put += len(news)
         self._news.put(news)
@@ -122,13 +145,20 @@ class Announcer:
                 self._tell_all(news)
             except BaseException:  # a log handler raised, and at the complaint about it: news go on
                 pass
+            many = len(news) >= _MANY
             del news  # or the last ones would live until the next
+            if many and self._news.empty():
+                time.sleep(_REST)
 
     def _tell_all(self, news: list[Any] | tuple[Any]) -> None:
         starts, successes = _runs.isEnabledFor(logging.DEBUG), _runs.isEnabledFor(logging.INFO)
         jobs = _jobs.isEnabledFor(logging.DEBUG)
         if type(news) is list:  # else a worker's chatter, which has come by another way
             self._told += len(news)
+            for take in self._followers:
+                _surely(take, news)
+            if self._followers and not successes and not self.wants(RunEnded):  # for them alone all ends were noted
+                news = [item for item in news if item[0] is not RunEnded or is_failure(item[1])]
         for item in news:
             try:
                 if type(item) is not tuple:
@@ -186,7 +216,7 @@ class Announcer:
 
     def look_who_minds(self) -> None:
         """Before news is made: whether anybody wants to hear of runs that start and succeed."""
-        self.minds_successes = self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
+        self.minds_successes = bool(self._followers) or self.wants(RunEnded) or _runs.isEnabledFor(logging.INFO)
         self.minds_starts = self.wants(RunStarted) or _runs.isEnabledFor(logging.DEBUG)
 
     def wants(self, kind: type) -> bool:

@@ -17,6 +17,9 @@ __all__ = ["Health", "SchedulerStats", "WorkerInfo", "health_of", "stats_of", "w
 SECOND = 1_000_000_000
 STUCK = 5.0
 """A loop with work that hasn't turned for so many seconds isn't well. A turn takes milliseconds."""
+PATIENCE = 0.5
+"""Seconds to wait for the lock, which nobody holds for longer than milliseconds: whoever asks how the loop is mustn't
+wait for what it waits for."""
 
 
 class SchedulerStats(NamedTuple):
@@ -82,15 +85,19 @@ def stats_of(engine: Engine) -> SchedulerStats:
 
 def health_of(engine: Engine) -> Health:
     """Whether the loop turns."""
-    now = engine.clock.monotonic_ns()
-    with engine.lock:
-        oldest = engine.timetable.queues.oldest_ready()
+    now, oldest = engine.clock.monotonic_ns(), None
+    if can_look := engine.lock.acquire(timeout=PATIENCE):
+        try:
+            oldest = engine.timetable.queues.oldest_ready()
+        finally:
+            engine.lock.release()
     up = sum(slot.state is SlotState.UP for slot in engine.roster)
     age = max(0, now - engine.dispatcher.last_turn) / SECOND if engine.started else 0.0
     waited = None if oldest is None else max(0, now - oldest) / SECOND
     alive = engine.failure is None and engine.inert is None and not engine.stopping.ended.is_set()
     # A loop that sleeps is well, unless something has been due for longer than a turn could ever take.
-    stuck = age > STUCK and (bool(engine.mailbox) or (waited is not None and waited > STUCK))
+    has_work = not can_look or bool(engine.mailbox) or (waited is not None and waited > STUCK)
+    stuck = age > STUCK and has_work
     return Health(alive and not stuck, age, waited, up)
 
 

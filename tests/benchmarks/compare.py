@@ -18,6 +18,7 @@ SUBJECTS = [
     "calls",
     "recurring",
     "lateness",
+    "views",
     "cancelling",
     "overstay",
     "million",

@@ -20,7 +20,7 @@ def compare(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env=ENV, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("subject", ["cancelling", "importing", "orphans"])
+@pytest.mark.parametrize("subject", ["cancelling", "importing", "orphans", "views"])
 def test_a_subject_is_measured(subject: str) -> None:
     """It prints its table, with procsched in it and where it comes from."""
     ended = compare("--quick", subject)

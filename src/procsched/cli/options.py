@@ -6,10 +6,41 @@ import click
 
 from procsched.core.durations import duration_ns
 
-__all__ = ["TASKS", "WORKERS", "duration"]
+__all__ = ["TASKS", "WORKERS", "AddressOption", "CommandWithAddresses", "duration"]
 
 TASKS = click.argument("tasks", metavar="TASKS.PY")
 WORKERS = click.IntRange(min=1)
+
+
+class AddressOption(click.Option):
+    """An option whose value, an address, may be left out. Its command is a `CommandWithAddresses`."""
+
+
+class CommandWithAddresses(click.Command):
+    """For options with an optional address: what follows one and can't be an address is no value of it.
+
+    click would take ``--metrics tasks.py`` for metrics at an address called tasks.py, and miss the task file.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {
+            name: str(param.flag_value)
+            for param in self.params
+            if isinstance(param, AddressOption)
+            for name in param.opts
+        }
+        plain = args.index("--") if "--" in args else len(args)
+        for place in range(plain):
+            word, following = args[place], args[place + 1 : place + 2]
+            if word in options and not (following and _may_be_address(following[0])):
+                args[place] = f"{word}={options[word]}"
+        return super().parse_args(ctx, args)
+
+
+def _may_be_address(word: str) -> bool:
+    """As far as it can be told from the path of a task file, or the name of a module; what is wrong with it, whoever
+    uses it says."""
+    return word.isdigit() or (":" in word and "/" not in word and not word.startswith("-"))
 
 
 def duration(text: str) -> float:

@@ -23,7 +23,7 @@ from procsched.cli.output import complain, is_unread, say
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import Status
 from procsched.cli.summary import Summary
-from procsched.cli.views import chosen
+from procsched.cli.views import METRICS_ADDRESS, chosen
 from procsched.observe import human
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LOOK_AGAIN = 5.0  # seconds; only when every job has ended, and nobody would te
 _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses, the kernel does when we are gone
 
 
-@click.command()
+@click.command(cls=options.CommandWithAddresses)
 @options.TASKS
 @click.option("--workers", type=options.WORKERS, metavar="N", help="Worker processes. Default: one per usable core.")
 @click.option("--for", "for_", type=options.duration, metavar="TIME", help="End after this time, such as 60s or 1h30m.")
@@ -60,6 +60,14 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
     metavar="PATH",
     help="Refuse to start while another scheduler holds this lock file.",
 )
+@click.option(
+    "--metrics",
+    cls=options.AddressOption,
+    is_flag=False,
+    flag_value=METRICS_ADDRESS,
+    metavar="[HOST:PORT]",
+    help=f"Serve /metrics for Prometheus, and /healthz. Without an address: {METRICS_ADDRESS}.",
+)
 def run(
     tasks: str,
     workers: int | None,
@@ -70,6 +78,7 @@ def run(
     log_level: str,
     log_format: str,
     single_instance: str | None,
+    metrics: str | None,
 ) -> Status:
     """Run the jobs of TASKS.PY until Ctrl-C.
 
@@ -84,7 +93,7 @@ def run(
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
-        openers = chosen()
+        openers = chosen(metrics=metrics)
         scheduler = _start(workers, only, single_instance)
         session = _Session(scheduler, signals, grace)
         with ExitStack() as views:

@@ -17,16 +17,22 @@ from procsched.observe.extras import MissingExtra
 if TYPE_CHECKING:
     from procsched.scheduler import ProcessScheduler
 
-__all__ = ["Opener", "chosen"]
+__all__ = ["METRICS_ADDRESS", "Opener", "chosen"]
+
+METRICS_ADDRESS = "127.0.0.1:9464"
+"""The port is the one that exporters of this kind have by custom."""
 
 Opener = Callable[["ProcessScheduler"], AbstractContextManager[object]]
 
 
-def chosen() -> list[Opener]:
+def chosen(*, metrics: str | None = None) -> list[Opener]:
     """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
     openers: list[Opener] = []
     with _telling():
-        pass  # a view a line: if path is not None: openers.append(its_module.prepare(path))
+        if metrics is not None:
+            from procsched.observe import metrics as view
+
+            openers.append(view.prepare(metrics))
     return openers
 
 
