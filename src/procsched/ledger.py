@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Now, Run
 
-__all__ = ["JobNotes", "Ledger", "Line", "instant", "is_failure", "job_id_of", "record_of", "whole"]
+__all__ = ["JobNotes", "Ledger", "Line", "error_of", "instant", "is_failure", "job_id_of", "record_of", "whole"]
 
 HISTORY = 100
 MOST_TEXT = 30_000
@@ -301,14 +301,15 @@ def record_of(line: Line) -> RunRecord:
         worker=line[11] if line[11] >= 0 else None,
         pid=line[12] or None,
         outcome=Outcome(line[13]),
-        error=_error_of(line[14]),
+        error=error_of(line[14]),
         result_size=line[15],
         waited=Waited(line[16] / SECOND, line[17] / SECOND) if line[7] else None,
         held_by=line[18],
     )
 
 
-def _error_of(source: object) -> RunError | None:
+def error_of(source: object) -> RunError | None:
+    """What a line says of an error, as text."""
     if source is None or isinstance(source, RunError):
         return source
     told = error_text(source)

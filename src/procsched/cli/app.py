@@ -8,6 +8,7 @@ import click
 
 from procsched import __version__, context, taskfile
 from procsched.cli.check import check
+from procsched.cli.history import history
 from procsched.cli.listing import list_jobs
 from procsched.cli.once import once
 from procsched.cli.output import complain
@@ -35,7 +36,7 @@ def procsched() -> None:
     """
 
 
-for command in (run, list_jobs, check, once):
+for command in (run, list_jobs, check, once, history):
     procsched.add_command(command)
 
 

@@ -13,14 +13,14 @@ from typing import TextIO
 __all__ = ["Paint", "complain", "is_unread", "say"]
 
 
-def say(text: str) -> None:
-    """Write a line to stdout."""
-    _write(sys.stdout, text)
+def say(text: str, end: str = "\n") -> None:
+    """Write a line to stdout; a part of one with ``end=""``."""
+    _write(sys.stdout, text + end)
 
 
 def complain(text: str) -> None:
     """Write a line to stderr."""
-    _write(sys.stderr, text)
+    _write(sys.stderr, text + "\n")
 
 
 def is_unread() -> bool:
@@ -58,9 +58,9 @@ class Paint:
 
 def _write(stream: TextIO, text: str) -> None:
     try:
-        print(text, file=stream, flush=True)
+        print(text, end="", file=stream, flush=True)
     except UnicodeEncodeError:  # LANG=C, and a job whose name isn't ASCII
-        print(text.encode("ascii", "backslashreplace").decode(), file=stream, flush=True)
+        print(text.encode("ascii", "backslashreplace").decode(), end="", file=stream, flush=True)
     except BrokenPipeError:
         # Python flushes once more at its end, and would complain then: give it something that takes everything
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -68,6 +68,18 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
     metavar="[HOST:PORT]",
     help=f"Serve /metrics for Prometheus, and /healthz. Without an address: {METRICS_ADDRESS}.",
 )
+@click.option("--history", type=click.Path(), metavar="FILE", help="Write every run into this SQLite file.")
+@click.option(
+    "--history-keep", default="30d", show_default=True, metavar="TIME", help="Delete from it what ended longer ago."
+)
+@click.option(
+    "--history-max",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="And the oldest beyond so many runs.",
+)
 def run(
     tasks: str,
     workers: int | None,
@@ -79,6 +91,9 @@ def run(
     log_format: str,
     single_instance: str | None,
     metrics: str | None,
+    history: str | None,
+    history_keep: str,
+    history_max: int,
 ) -> Status:
     """Run the jobs of TASKS.PY until Ctrl-C.
 
@@ -93,7 +108,7 @@ def run(
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
-        openers = chosen(metrics=metrics)
+        openers = chosen(metrics=metrics, history=history, history_keep=history_keep, history_max=history_max)
         scheduler = _start(workers, only, single_instance)
         session = _Session(scheduler, signals, grace)
         with ExitStack() as views:

@@ -25,7 +25,9 @@ METRICS_ADDRESS = "127.0.0.1:9464"
 Opener = Callable[["ProcessScheduler"], AbstractContextManager[object]]
 
 
-def chosen(*, metrics: str | None = None) -> list[Opener]:
+def chosen(
+    *, metrics: str | None = None, history: str | None = None, history_keep: str, history_max: int
+) -> list[Opener]:
     """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
     openers: list[Opener] = []
     with _telling():
@@ -33,6 +35,10 @@ def chosen(*, metrics: str | None = None) -> list[Opener]:
             from procsched.observe import metrics as view
 
             openers.append(view.prepare(metrics))
+        if history is not None:
+            from procsched.observe.history import prepare
+
+            openers.append(prepare(history, keep=history_keep, most=history_max))
     return openers
 
 
