@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Now, Run
 
-__all__ = ["JobNotes", "Ledger", "Line", "error_of", "instant", "is_failure", "job_id_of", "record_of", "whole"]
+__all__ = [
+    "SHORT",
+    "JobNotes",
+    "Ledger",
+    "Line",
+    "error_of",
+    "instant",
+    "is_failure",
+    "job_id_of",
+    "record_of",
+    "whole",
+]
 
 HISTORY = 100
 MOST_TEXT = 30_000
@@ -258,7 +269,8 @@ def _line(
     )  # fmt: skip
 
 
-_SHORT = 15
+SHORT = 15
+"""Fields of the line of a plain success; see `whole`."""
 
 
 def whole(line: Line) -> Line:
@@ -267,7 +279,7 @@ def whole(line: Line) -> Line:
     That is: id of the job or name of the function, number, generation or 0 for a call, planned, start, finished,
     expected, noticed, offset, cpu time, max rss, slot, pid, result size, held by.
     """
-    if len(line) != _SHORT:
+    if len(line) != SHORT:
         return line
     name, number, generation, *instants = line
     planned, start, finished, expected, noticed, offset, cpu_time, max_rss, slot, pid, size, held_by = instants
@@ -279,7 +291,7 @@ def whole(line: Line) -> Line:
 
 def is_failure(line: Line) -> bool:
     """Whether it is of a run that didn't succeed."""
-    return len(line) != _SHORT and line[13] != Outcome.SUCCEEDED.value
+    return len(line) != SHORT and line[13] != Outcome.SUCCEEDED.value
 
 
 def record_of(line: Line) -> RunRecord:

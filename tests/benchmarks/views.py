@@ -28,6 +28,7 @@ ALONE = "nobody listens"
 VIEWS: dict[str, tuple[str, ...]] = {
     "metrics": ("procsched.observe.metrics", "127.0.0.1:{port}"),
     "history": ("procsched.observe.history", "{folder}/runs.db"),
+    "trace": ("procsched.observe.trace", "{folder}/trace.json"),
 }
 """By name: the module whose `prepare` makes its opener, and what that is told. ``{folder}`` is one of its own;
 ``{port}`` is free, and whoever answers there is asked for ``/metrics`` once a second, by another process."""

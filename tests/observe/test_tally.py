@@ -243,9 +243,3 @@ def test_a_replaced_worker_that_nobody_missed_was_ended_by_a_limit(monkeypatch: 
     tally.worker_came(WorkerReplaced(0, 11, 10))
     tally.worker_came(WorkerReplaced(0, 12, 11))
     assert tally.restarts == NAMES | {"timeout": 1, "recycled": 1}
-
-
-def test_it_knows_the_lines_of_the_ledger() -> None:
-    """Its own copy of how long a short one is, is right."""
-
-    assert ledger._SHORT == module._SHORT

@@ -15,6 +15,7 @@ from procsched.cli.output import complain
 from procsched.cli.run import run
 from procsched.cli.signals import Interrupted
 from procsched.cli.status import CommandFailed, Status
+from procsched.cli.trace import trace
 from procsched.errors import PoolUnusable, SchedulerClosed
 
 __all__ = ["call", "procsched"]
@@ -36,7 +37,7 @@ def procsched() -> None:
     """
 
 
-for command in (run, list_jobs, check, once, history):
+for command in (run, list_jobs, check, once, history, trace):
     procsched.add_command(command)
 
 

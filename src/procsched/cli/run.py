@@ -80,6 +80,8 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
     metavar="N",
     help="And the oldest beyond so many runs.",
 )
+@click.option("--trace", type=click.Path(), metavar="FILE", help="Write a timeline for Perfetto and `procsched trace`.")
+@click.option("--trace-size", default="64MiB", show_default=True, metavar="SIZE", help="Of FILE and FILE.1 together.")
 def run(
     tasks: str,
     workers: int | None,
@@ -94,6 +96,8 @@ def run(
     history: str | None,
     history_keep: str,
     history_max: int,
+    trace: str | None,
+    trace_size: str,
 ) -> Status:
     """Run the jobs of TASKS.PY until Ctrl-C.
 
@@ -108,7 +112,14 @@ def run(
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
-        openers = chosen(metrics=metrics, history=history, history_keep=history_keep, history_max=history_max)
+        openers = chosen(
+            metrics=metrics,
+            history=history,
+            history_keep=history_keep,
+            history_max=history_max,
+            trace=trace,
+            trace_size=trace_size,
+        )
         scheduler = _start(workers, only, single_instance)
         session = _Session(scheduler, signals, grace)
         with ExitStack() as views:

@@ -26,7 +26,13 @@ Opener = Callable[["ProcessScheduler"], AbstractContextManager[object]]
 
 
 def chosen(
-    *, metrics: str | None = None, history: str | None = None, history_keep: str, history_max: int
+    *,
+    metrics: str | None,
+    history: str | None,
+    history_keep: str,
+    history_max: int,
+    trace: str | None,
+    trace_size: str,
 ) -> list[Opener]:
     """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
     openers: list[Opener] = []
@@ -39,6 +45,10 @@ def chosen(
             from procsched.observe.history import prepare
 
             openers.append(prepare(history, keep=history_keep, most=history_max))
+        if trace is not None:
+            from procsched.observe import trace as tracer
+
+            openers.append(tracer.prepare(trace, size=trace_size))
     return openers
 
 
@@ -46,5 +56,5 @@ def chosen(
 def _telling() -> Iterator[None]:
     try:
         yield
-    except (MissingExtra, OSError, ValueError) as error:
+    except (MissingExtra, OSError, TypeError, ValueError) as error:
         raise CommandFailed(str(error)) from error

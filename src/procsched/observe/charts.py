@@ -12,9 +12,10 @@ from procsched.observe.extras import need
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from procsched.observe.tracefile import TraceFile
     from procsched.records import RunRecord
 
-__all__ = ["draw_history"]
+__all__ = ["draw_history", "draw_trace"]
 
 _MOST_JOBS = 10
 """With colours of their own; more can't be told apart."""
@@ -88,3 +89,40 @@ def _dots(axes: Any, runs: Sequence[RunRecord], field: str, colour: str, label: 
     values = [max(getattr(record, field), 1e-6) for record in runs]
     ends = [record.finished for record in runs]
     axes.scatter(ends, values, s=size, color=colour, label=label, linewidths=0, alpha=0.7)
+
+
+def draw_trace(trace: TraceFile, path: str | os.PathLike[str]) -> None:
+    """The timeline: a lane for each worker, a colour for each job, lateness before a run, failures marked.
+
+    Raises: as `draw_history`.
+    """
+    lanes = list(trace.workers)
+    figure = figure_for(path, "--png", (12, 1.6 + 0.42 * max(1, len(lanes))))
+    axes = figure.subplots()
+    counts: dict[str, int] = {}
+    for run in trace.runs:
+        counts[run.job_id] = counts.get(run.job_id, 0) + 1
+    named = sorted(sorted(counts, key=lambda name: (-counts[name], name))[:_MOST_JOBS])
+    for lane, slot in enumerate(lanes):
+        runs = [run for run in trace.runs if run.worker == slot]
+        late = [(run.start - run.lateness, run.lateness) for run in runs if run.lateness > 1e-3]
+        axes.broken_barh(late, (lane + 0.28, 0.12), color="orange", alpha=0.35, linewidth=0)
+        for name in [*named, _OTHERS]:
+            own = [run for run in runs if (run.job_id == name if name != _OTHERS else run.job_id not in named)]
+            colour = f"C{named.index(name)}" if name != _OTHERS else "0.6"
+            bars = [(run.start, run.duration) for run in own]
+            axes.broken_barh(bars, (lane - 0.36, 0.72), color=colour, linewidth=0.4)
+        bad = [run for run in runs if run.outcome != "succeeded"]
+        axes.scatter([run.start for run in bad], [lane - 0.42] * len(bad), s=28, marker="v", color="crimson", zorder=3)
+    axes.set_yticks(range(len(lanes)), [trace.workers[slot] for slot in lanes])
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda seconds, _position: human.seconds(seconds))
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    patch = need("matplotlib.patches", "plot", "--png").Patch
+    shown = [*named, *([_OTHERS] if len(counts) > len(named) else [])]
+    colours = [f"C{number}" for number in range(len(named))] + ["0.6"]
+    legend = [patch(color=colour, label=name) for name, colour in zip(shown, colours, strict=False)]
+    if legend:
+        axes.legend(handles=legend, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    figure.savefig(path)

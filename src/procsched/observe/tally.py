@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from procsched.core.model import Outcome
 from procsched.events import RunEnded
-from procsched.ledger import SECOND
+from procsched.ledger import SECOND, SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -28,8 +28,6 @@ KEEP = 900 * SECOND
 """How long the numbers of an ended job are kept after it was first seen to have ended: some scrapes, of any habit."""
 _LONGEST = 200
 """Characters of an id or a function's name that are shown."""
-_SHORT = 15
-"""Fields of the line of a plain success; see `procsched.ledger.whole`."""
 
 DURATIONS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 LATENESSES = (0.001, 0.01, 0.1, 1, 10, 60, 300, 3600)
@@ -131,7 +129,7 @@ class Tally:
             if item[0] is not RunEnded:
                 continue
             line = item[1]
-            if len(line) != _SHORT:
+            if len(line) != SHORT:
                 self._add_whole(line)
                 continue
             # As `_add` below, written out: this is what nearly all runs are where there are many.

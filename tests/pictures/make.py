@@ -1,0 +1,57 @@
+"""Makes the pictures of the docs from examples/busy.py: ``python tests/pictures/make.py [NAME …]``.
+
+Needs the extras ``tui`` and ``plot``, and Debian's chromium. Look at what has come out before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=4000",
+)  # fmt: skip
+
+
+def procsched(*arguments: object) -> None:
+    """The command, from this checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
+    subprocess.run([sys.executable, "-m", "procsched", *map(str, arguments)], check=True, env=environment, timeout=120)
+
+
+def photograph(page: Path, name: str, width: int, height: int, *, dark: bool = False) -> None:
+    """A page, as a browser shows it."""
+    with tempfile.TemporaryDirectory() as profile:
+        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        where = [f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--screenshot={PICTURES / name}"]
+        command = ["chromium", *FLAGS, *scheme, *where, page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+def history_and_trace() -> None:
+    """A quarter of a minute of the example."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs, trace, page = folder / "runs.db", folder / "trace.json", folder / "trace.html"
+        tasks = ROOT / "examples" / "busy.py"
+        procsched("run", tasks, "--for", "15s", "--workers", 3, "--history", runs, "--trace", trace)
+        procsched("history", runs, "--plot", PICTURES / "history.png")
+        procsched("trace", trace, "--html", page)
+        photograph(page, "trace.png", 1200, 380)
+        photograph(page, "trace-dark.png", 1200, 380, dark=True)
+        photograph(page, "trace-phone.png", 500, 520)
+
+
+MAKERS: dict[str, Callable[[], None]] = {"trace": history_and_trace}
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or MAKERS:
+        MAKERS[chosen]()
