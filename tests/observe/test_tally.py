@@ -18,9 +18,7 @@ from procsched import (
     RunRetrying,
     WorkerLost,
     WorkerReplaced,
-    ledger,
 )
-from procsched.observe import tally as module
 from procsched.observe.tally import DURATIONS, KEEP, LATENESSES, OTHER, WAITS, JobTally, Tally
 from procsched.testing import FakeClock, ManualScheduler
 
