@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from procsched.core.model import Place
+from procsched.core.model import Place, Run
 from procsched.core.roster import SlotState
 from procsched.ledger import job_id_of
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from procsched.core.roster import Slot
     from procsched.engine import Engine
 
-__all__ = ["Health", "SchedulerStats", "WorkerInfo", "health_of", "stats_of", "workers_of"]
+__all__ = ["Health", "SchedulerStats", "WaitingRun", "WorkerInfo", "health_of", "stats_of", "waiting_of", "workers_of"]
 
 SECOND = 1_000_000_000
 STUCK = 5.0
@@ -66,6 +67,18 @@ class WorkerInfo(NamedTuple):
     """By the worker that is in it now."""
     memory: int | None
     """Resident bytes."""
+    elapsed: float | None = None
+    """Seconds that the current run has been executing, as far as is known; None when there is none."""
+
+
+class WaitingRun(NamedTuple):
+    """A run that is due and waits."""
+
+    run: str
+    """As ``"id #number"``; without a number while the run isn't made yet."""
+    seconds: float
+    """Since it was due."""
+    why: str
 
 
 def stats_of(engine: Engine) -> SchedulerStats:
@@ -104,10 +117,35 @@ def health_of(engine: Engine) -> Health:
 def workers_of(engine: Engine) -> list[WorkerInfo]:
     """The slots of the pool and what is in them."""
     infos = []
+    now = engine.clock.monotonic_ns()
     for slot in engine.roster:
         pid = slot.pid or None
-        infos.append(WorkerInfo(slot.index, pid, slot.state.value, _current(slot), slot.runs_done, _memory_of(pid)))
+        current = _current(slot)
+        elapsed = max(0, now - slot.progress) / SECOND if current is not None else None
+        memory = _memory_of(pid)
+        infos.append(WorkerInfo(slot.index, pid, slot.state.value, current, slot.runs_done, memory, elapsed))
     return infos
+
+
+def waiting_of(engine: Engine, most: int) -> list[WaitingRun]:
+    """The first ``most`` of the runs that are due and wait for a worker, and why they do."""
+    now = engine.clock.monotonic_ns()
+    busy = engine.offering.held_by or "no worker is free"
+    with engine.lock:
+        queues = engine.timetable.queues
+        entries = sorted(islice((*islice(queues.line, most), *islice(queues.heap, most)), 2 * most))[:most]
+        found = [entry[3] for entry in entries] + list(islice(queues.arrivals, most))
+        return [
+            WaitingRun(_name_of(item), max(0, now - item.due) / SECOND, busy)
+            for item in found[:most]
+            if item.place in (Place.READY, Place.POSTED)
+        ]
+
+
+def _name_of(item: Any) -> str:
+    if isinstance(item, Run):
+        return f"{job_id_of(item)} #{item.number}" if item.payload is not None else f"#{item.number}"
+    return str(item.id)
 
 
 def _current(slot: Slot) -> str | None:

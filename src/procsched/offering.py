@@ -76,7 +76,8 @@ class Offering:
         self._max_tasks = max_tasks
         self.offers = 0
         """Runs offered so far; the latest ticket."""
-        self._held_by = ""
+        self.held_by = ""
+        """Why what is ready waits, in words; empty while nothing does."""
         self._looked_at_holders: int | None = None
         self._offset: int | None = None
         self._stepped_at = 0
@@ -116,7 +117,7 @@ class Offering:
                 self._top_up(now, draw)
                 self._disarm(now)
         if not queues.ready:
-            self._held_by = ""  # nobody is held any more
+            self.held_by = ""  # nobody is held any more
             self._looked_at_holders = None
             self._arm(now, draw)
 
@@ -279,9 +280,9 @@ class Offering:
             return "the wall clock was set forward, or the machine was suspended"
         if now.mono - run.noticed <= OVERSTAY:
             return None  # it didn't wait for a worker
-        if not self._held_by and run.was_held:
+        if not self.held_by and run.was_held:
             return None  # it waited for its own job
-        return self._held_by or "no worker was up"
+        return self.held_by or "no worker was up"
 
     def _watch_steps(self, now: Now) -> None:
         """Notices that the wall clock moved on without the monotonic one: calendar runs due now are late by that."""
@@ -304,4 +305,4 @@ class Offering:
         if holders:
             names = sorted(holders, key=lambda name: -holders[name])[:3]
             most = ", ".join(f"{holders[name]} with {name}" for name in names) + (", …" if len(holders) > 3 else "")
-            self._held_by = f"{sum(holders.values())} of {len(self._roster.slots)} workers busy, {most}"
+            self.held_by = f"{sum(holders.values())} of {len(self._roster.slots)} workers busy, {most}"

@@ -336,6 +336,22 @@ class ProcessScheduler(Executor):
         self._engine.check_usable()
         return workers_of(self._engine)
 
+    def stack(self, which: str | int) -> str:
+        """The Python stacks of all threads of a worker, now: also of one that holds its interpreter lock.
+
+        Args:
+            which: The id of a job that executes, or a worker's slot.
+
+        Returns:
+            Text, innermost call first; empty when none came within 0.2 s, and for a job that doesn't execute.
+        """
+        self._engine.check_usable()
+        for worker in workers_of(self._engine):
+            name = worker.current.rpartition(" #")[0] if worker.current else None
+            if worker.slot == which or (name is not None and name == which):
+                return self._engine.pool.dump_stack(worker.slot)
+        return ""
+
     def stats(self) -> SchedulerStats:
         """Counts since the start."""
         self._engine.check_usable()

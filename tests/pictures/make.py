@@ -5,10 +5,14 @@ Needs the extras ``tui`` and ``plot``, and Debian's chromium. Look at what has c
 
 from __future__ import annotations
 
+import asyncio
+import io
+import logging
 import os
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,7 +53,45 @@ def history_and_trace() -> None:
         photograph(page, "trace-phone.png", 500, 520)
 
 
-MAKERS: dict[str, Callable[[], None]] = {"trace": history_and_trace}
+def live() -> None:
+    """The terminal view after ten seconds, as it would be on 120 x 36 characters; and on the usual 80 x 24."""
+    sys.path.insert(0, str(ROOT / "src"))
+    asyncio.run(_live())
+
+
+async def _live() -> None:
+    from procsched import ProcessScheduler
+    from procsched.cli.lines import LineFormatter
+    from procsched.cli.output import Paint
+    from procsched.observe.board import Board
+    from procsched.observe.live import LiveApp
+
+    lines: deque[str] = deque()
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.extend(handler.format(record).split("\n"))  # type: ignore[method-assign]
+    formatter = LineFormatter(Paint(io.StringIO()))
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    with ProcessScheduler(3) as scheduler:
+        board = Board(scheduler)
+        jobs = scheduler.load(ROOT / "examples" / "busy.py")
+        formatter.make_room([job.id for job in jobs])
+
+        def taken() -> list[str]:
+            return [lines.popleft().replace(str(ROOT), "/srv/jobs") for _ in range(len(lines))]
+
+        app = LiveApp(scheduler, board, "busy.py", lambda: None, taken)
+        async with app.run_test(size=(120, 36)) as pilot:
+            await pilot.pause(10)
+            await pilot.press("down", "down")
+            app.refresh_view()
+            await pilot.pause(0.2)
+            (PICTURES / "live.svg").write_text(app.export_screenshot(title="procsched run busy.py --live"))
+        board.close()
+        scheduler.shutdown(cancel_futures=True, timeout=1)
+
+
+MAKERS: dict[str, Callable[[], None]] = {"trace": history_and_trace, "live": live}
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class JsonFormatter(logging.Formatter):
         if event is not None:
             line["event"] = type(event).__name__
         if isinstance(event, (RunEnded, RunRetrying)):
+            line["outcome"] = event.record.outcome.value
             line["record"] = event.record.as_dict()
         if (summary := getattr(record, "summary", None)) is not None:
             line["summary"] = summary

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,12 +22,16 @@ from procsched.cli import loading, logs, options
 from procsched.cli.lines import LineFormatter
 from procsched.cli.output import complain, is_unread, say
 from procsched.cli.signals import StopSignals
-from procsched.cli.status import Status
+from procsched.cli.status import CommandFailed, Status
 from procsched.cli.summary import Summary
 from procsched.cli.views import METRICS_ADDRESS, chosen
 from procsched.observe import human
+from procsched.observe.extras import MissingExtra, need
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from procsched.cli.screen import Screen
     from procsched.events import RunEnded
     from procsched.scheduler import ProcessScheduler
 
@@ -54,6 +59,7 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
 @click.option("--only", multiple=True, metavar="ID", help="Run this job alone. May be given several times.")
 @click.option("--log-level", type=click.Choice(logs.LEVELS, case_sensitive=False), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(logs.FORMATS), default="text", show_default=True)
+@click.option("--prefix-output", is_flag=True, help="Begin each line that a run prints with the id of its job.")
 @click.option(
     "--single-instance",
     type=click.Path(dir_okay=False),
@@ -68,6 +74,7 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
     metavar="[HOST:PORT]",
     help=f"Serve /metrics for Prometheus, and /healthz. Without an address: {METRICS_ADDRESS}.",
 )
+@click.option("--live", is_flag=True, help="Show on the terminal what goes on, and take keys.")
 @click.option("--history", type=click.Path(), metavar="FILE", help="Write every run into this SQLite file.")
 @click.option(
     "--history-keep", default="30d", show_default=True, metavar="TIME", help="Delete from it what ended longer ago."
@@ -91,7 +98,9 @@ def run(
     only: tuple[str, ...],
     log_level: str,
     log_format: str,
+    prefix_output: bool,
     single_instance: str | None,
+    live: bool,
     metrics: str | None,
     history: str | None,
     history_keep: str,
@@ -120,34 +129,72 @@ def run(
             trace=trace,
             trace_size=trace_size,
         )
-        scheduler = _start(workers, only, single_instance)
-        session = _Session(scheduler, signals, grace)
-        with ExitStack() as views:
-            try:
-                for opener in openers:
-                    views.enter_context(opener(scheduler))
-                session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
-                if isinstance(formatter, LineFormatter):
-                    formatter.make_room(list(session.summary.jobs))
-                session.load(tasks)
-                signals.arm(session.on_first_signal, session.on_second_signal)
-            except BaseException:
-                scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
-                raise
-            session.announce(tasks)
-            session.wait(for_, until_idle)
-            status = session.stop()
+        with _screen(live, until_idle and log_format == "text") as screen:
+            scheduler = _start(workers, only, single_instance, prefix_output)
+            session = _Session(scheduler, signals, grace)
+            with ExitStack() as views:
+                try:
+                    for opener in openers:
+                        views.enter_context(opener(scheduler))
+                    session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)
+                    if isinstance(formatter, LineFormatter):
+                        formatter.make_room(list(session.summary.jobs))
+                    session.load(tasks)
+                    signals.arm(session.on_first_signal, session.on_second_signal)
+                except BaseException:
+                    scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
+                    raise
+                session.announce(tasks)
+                def work(tell: Callable[[str, float], None]) -> Status:
+                    session.wait(for_, until_idle)
+                    session.tell_of_the_end(tell)
+                    return session.stop()
+
+                if screen is not None:
+                    session.before_exit = screen.rescue
+                if screen is None:
+                    status = work(lambda sentence, seconds: None)
+                elif live:
+                    title = os.path.basename(tasks)
+                    status = screen.live(scheduler, title, lambda: os.kill(os.getpid(), signal.SIGINT), work)
+                else:
+                    status = screen.bars(scheduler, work)
     session.report(as_table=log_format == "text")
     return status
 
 
-def _start(workers: int | None, only: tuple[str, ...], single_instance: str | None) -> ProcessScheduler:
+def _start(
+    workers: int | None, only: tuple[str, ...], single_instance: str | None, prefix_output: bool
+) -> ProcessScheduler:
     from procsched.cli.selection import HeldScheduler
     from procsched.scheduler import ProcessScheduler
+    from procsched.worker.prefix import VARIABLE
 
+    asked: dict[str, Any] = {"workers": workers, "single_instance": single_instance}
+    if prefix_output:
+        asked["env"] = {VARIABLE: "1"}
     if only:
-        return loading.open_scheduler(HeldScheduler, only=only, workers=workers, single_instance=single_instance)
-    return loading.open_scheduler(ProcessScheduler, workers=workers, single_instance=single_instance)
+        return loading.open_scheduler(HeldScheduler, only=only, **asked)
+    return loading.open_scheduler(ProcessScheduler, **asked)
+
+
+def _screen(live: bool, bars: bool) -> AbstractContextManager[Screen | None]:
+    """The terminal, if the live view was asked for, or bars can be shown."""
+    if not live and not bars:
+        return nullcontext()
+    from procsched.cli.screen import Screen
+
+    if not Screen.is_possible():
+        if live:
+            _log.warning("--live needs a terminal; here are plain lines instead")
+        return nullcontext()
+    try:
+        need("textual" if live else "rich", "tui", "--live")
+    except MissingExtra as error:
+        if live:
+            raise CommandFailed(str(error)) from error
+        return nullcontext()
+    return Screen.taken()
 
 
 class _Session:
@@ -158,6 +205,8 @@ class _Session:
 
         self.summary = Summary()
         self.wake = threading.Event()
+        self.before_exit: Callable[[], object] = lambda: None
+        """Called before an end that leaves no time for anything else."""
         self._scheduler = scheduler
         self._signals = signals
         self._grace = grace
@@ -182,6 +231,7 @@ class _Session:
         )
         kill.start()
         kill.join(_KILL_TIME)
+        self.before_exit()
         os._exit(128 + number)
 
     def _on_ended(self, event: RunEnded) -> None:
@@ -231,6 +281,12 @@ class _Session:
             patience = left if not self._idle else min(_LOOK_AGAIN, left if left is not None else _LOOK_AGAIN)
             self.wake.wait(patience)
             self.wake.clear()
+
+    def tell_of_the_end(self, tell: Callable[[str, float], None]) -> None:
+        """If there is something to wait for."""
+        if self._executing():
+            again = "q again ends" if self._signals.first else "a signal ends"
+            tell(f"stopping: nothing new starts, runs may finish; {again} them at once", self._grace)
 
     def stop(self) -> Status:
         """Let executing runs finish within the grace time, and end the rest."""

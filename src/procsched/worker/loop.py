@@ -62,6 +62,10 @@ def serve(boot: dict[str, Any], descriptors: dict[str, int]) -> NoReturn:
     _prepare_late_imports(boot, chatter)
     _enable_faulthandler(descriptors["board"], boot["stack_signal"])
     _sharpen_sleep()
+    if os.environ.get("PROCSCHED_PREFIX_OUTPUT", "0") not in ("", "0"):
+        from procsched.worker import prefix
+
+        prefix.install()
     try:
         if boot["task_files"]:
             from procsched.taskfile import import_source
