@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from procsched.core.roster import Slot
     from procsched.engine import Engine
 
-__all__ = ["Health", "SchedulerStats", "WaitingRun", "WorkerInfo", "health_of", "stats_of", "waiting_of", "workers_of"]
+__all__ = [
+    "Health",
+    "SchedulerStats",
+    "WaitingRun",
+    "WorkerInfo",
+    "current_of",
+    "health_of",
+    "stats_of",
+    "waiting_of",
+    "workers_of",
+]
 
 SECOND = 1_000_000_000
 STUCK = 5.0
@@ -120,7 +130,7 @@ def workers_of(engine: Engine) -> list[WorkerInfo]:
     now = engine.clock.monotonic_ns()
     for slot in engine.roster:
         pid = slot.pid or None
-        current = _current(slot)
+        current = current_of(slot)
         elapsed = max(0, now - slot.progress) / SECOND if current is not None else None
         memory = _memory_of(pid)
         infos.append(WorkerInfo(slot.index, pid, slot.state.value, current, slot.runs_done, memory, elapsed))
@@ -148,7 +158,8 @@ def _name_of(item: Any) -> str:
     return str(item.id)
 
 
-def _current(slot: Slot) -> str | None:
+def current_of(slot: Slot) -> str | None:
+    """The run that executes there, as ``"id #number"``."""
     runs = list(slot.runs.values())  # one step: the loop doesn't wait for us
     run = runs[0] if runs else None
     if run is None or (run.ticket == slot.armed and run.place is Place.OFFERED):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +20,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from procsched import After, FixedRate, Retry, figures
+from procsched import After, FixedRate, ProcessScheduler, Retry, RunProgress, current_run, figures
 from procsched.observe import extras
 from procsched.observe import metrics as module
 from procsched.observe.endpoint import HttpRequest
@@ -327,3 +330,32 @@ def test_without_the_package_it_says_what_to_install(
     for make in (lambda: SchedulerCollector(scheduler), lambda: module.prepare("127.0.0.1:0")):
         with pytest.raises(extras.MissingExtra, match=r"^[^\n]*pip install 'procsched\[metrics\]'$"):
             make()
+
+
+def test_progress_of_the_run_on_a_worker() -> None:
+    """While it executes; neither of one that has ended, nor of one that says nothing."""
+    with ProcessScheduler(1) as real:
+        collector = SchedulerCollector(real)
+        registry = CollectorRegistry()
+        registry.register(collector)
+        seen = threading.Event()
+        real.subscribe(lambda event: seen.set(), RunProgress)
+        call = real.submit(tell_and_wait)
+        assert seen.wait(30)
+        assert scraped(registry)['procsched_worker_run_progress_ratio{worker="0"}'] == 0.25
+        assert scraped(registry)['procsched_worker_run_progress_ratio{worker="0"}'] == 0.25
+        real.schedule(int, After(0), id="other")
+        os.kill(real.workers()[0].pid or 0, signal.SIGUSR1)
+        call.result(30)
+        assert real.submit(int).result(30) == 0
+        assert 'procsched_worker_run_progress_ratio{worker="0"}' not in scraped(registry)
+        collector.close()
+
+
+def tell_and_wait() -> None:
+    """Until it is signalled."""
+    heard: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+    current_run().progress(0.25)
+    while not heard:
+        time.sleep(0.01)

@@ -63,6 +63,25 @@ def test_what_ran_is_there(path: Path, caplog: Any) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def told() -> None:
+    """Half of it is done."""
+    procsched.current_run().progress(0.5)
+
+
+def test_progress_is_a_counter(path: Path) -> None:
+    """Of its job; it isn't taken for the number of runs."""
+    with ProcessScheduler(1) as scheduler, tracing(scheduler, path):
+        seen = threading.Event()
+        scheduler.subscribe(lambda event: seen.set(), procsched.RunProgress)
+        scheduler.schedule(told, FixedRate("1h").times(1), id="job").wait(30)
+        assert seen.wait(30)
+        scheduler.shutdown()
+    counters = [event for event in json.loads(path.read_bytes()) if event["ph"] == "C"]
+    assert {"progress of job", "runs"} == {event["name"] for event in counters}
+    assert [event["args"] for event in counters if event["name"] != "runs"] == [{"fraction": 0.5}]
+    assert all(executing >= 0 for _at, executing, _ready in read_trace(path).counts)
+
+
 def test_a_late_run_is_led_to_from_where_it_was_due(path: Path) -> None:
     """A bar of waiting that ends where the run begins, and an arrow between them."""
     with ProcessScheduler(1) as scheduler, tracing(scheduler, path):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from procsched import __version__, doorway, figures
 from procsched.core.model import JobState
 from procsched.core.roster import SlotState
-from procsched.events import RunRetrying, WorkerLost, WorkerReplaced, WorkerStarted
+from procsched.events import RunProgress, RunRetrying, WorkerLost, WorkerReplaced, WorkerStarted
 from procsched.ledger import SECOND
 from procsched.observe.endpoint import Endpoint, HttpAnswer, HttpRequest, Listening
 from procsched.observe.extras import need
@@ -39,6 +39,7 @@ __all__ = ["METRICS", "SchedulerCollector", "prepare"]
 
 MOST_JOBS = 200
 """Jobs with series of their own. Each has about 40 samples, of some µs to write and of some hundred bytes to store."""
+_MOST_PROGRESS = 1000
 MOST_WORKERS = 128
 """Workers whose memory and CPU time are shown: each takes a look into /proc."""
 
@@ -74,6 +75,9 @@ METRICS = {
     "procsched_worker_restarts": ("counter", ("reason",), "Workers that had to be replaced, by what ended them."),
     "procsched_worker_resident_memory_bytes": ("gauge", ("worker",), "Resident memory of the worker in a slot."),
     "procsched_worker_cpu_seconds": ("counter", ("worker",), "CPU time of the worker in a slot; a new one has none."),
+    "procsched_worker_run_progress_ratio": (
+        "gauge", ("worker",), "How far the run says it is that a worker executes, from 0 to 1; runs may say so or not.",
+    ),
     "procsched_events_dropped": ("counter", (), "Events that came faster than subscribers took them: runs uncounted."),
 }  # fmt: skip
 """By name, without the suffix that its kind gets in a scrape: kind, labels, help."""
@@ -101,12 +105,20 @@ class SchedulerCollector:
         self._engine: Engine = scheduler._engine
         self._tally = tally = Tally(most)
         self._most_jobs = most
+        self._progress: dict[str, float] = {}
+        """By run, as ``"id #number"``."""
         self._leave: tuple[Callable[[], None], ...] = (
             self._engine.announcer.follow(tally.take),
             scheduler.subscribe(tally.run_retrying, RunRetrying),
+            scheduler.subscribe(self._note_progress, RunProgress),
             scheduler.subscribe(tally.worker_lost, WorkerLost),
             scheduler.subscribe(tally.worker_came, WorkerStarted, WorkerReplaced),
         )
+
+    def _note_progress(self, event: RunProgress) -> None:
+        if len(self._progress) > _MOST_PROGRESS:  # nobody has looked for long: those that execute will tell again
+            self._progress.clear()
+        self._progress[f"{event.job_id} #{event.number}"] = event.fraction
 
     def close(self) -> None:
         """Count no longer; what has been counted can still be collected."""
@@ -189,6 +201,13 @@ class SchedulerCollector:
             found["procsched_workers"].add_metric((state.value,), count)
         for reason, count in self._tally.restarts.items():
             found["procsched_worker_restarts"].add_metric((reason,), count)
+        known, self._progress = self._progress, {}
+        for slot in slots:
+            run = figures.current_of(slot)
+            if run is not None and (fraction := known.get(run)) is not None:
+                self._progress.setdefault(run, fraction)  # unless it has told something newer meanwhile
+                if slot.index < MOST_WORKERS:
+                    found["procsched_worker_run_progress_ratio"].add_metric((str(slot.index),), fraction)
         for slot in slots[:MOST_WORKERS]:
             used = _used_by(slot.pid)
             if used is not None:

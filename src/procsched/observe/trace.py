@@ -50,7 +50,7 @@ _SHORT = 1_000_000
 _OPEN, _CLOSE = b"[\n", b"\n]\n"
 _EVENTS = (
     events.WorkerStarted, events.WorkerLost, events.WorkerReplaced, events.RunRetrying, events.RunSlow,
-    events.JobPaused, events.JobResumed, events.SchedulerStarted, events.SchedulerStopped,
+    events.JobPaused, events.JobResumed, events.RunProgress, events.SchedulerStarted, events.SchedulerStopped,
 )  # fmt: skip
 
 
@@ -318,6 +318,10 @@ class _Tracer:
         return merged
 
     def _note(self, texts: list[str], event: Any, at: int) -> None:
+        if isinstance(event, events.RunProgress):
+            about = {"name": f"progress of {event.job_id}", "ph": "C", "ts": (at - self._base) / 1000, "pid": 1}
+            texts.append(_text({**about, "args": {"fraction": event.fraction}}))
+            return
         lane, kind = 0, type(event).__name__
         args: dict[str, Any] = {}
         if isinstance(event, (events.WorkerStarted, events.WorkerReplaced)):
@@ -335,8 +339,8 @@ class _Tracer:
         elif isinstance(event, (events.JobPaused, events.JobResumed)):
             args = {"job": event.job_id}
         scope = "t" if lane else "p"
-        about = {"name": kind, "cat": "event", "ph": "i", "ts": (at - self._base) / 1000, "pid": 1, "tid": lane}
-        texts.append(_text({**about, "s": scope, "args": args}))
+        mark = {"name": kind, "cat": "event", "ph": "i", "ts": (at - self._base) / 1000, "pid": 1, "tid": lane}
+        texts.append(_text({**mark, "s": scope, "args": args}))
 
 
 def _attempt(record: Any, base: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _trace_of(found: list[Any], base: int) -> TraceFile:
             )
         elif kind == "i":
             marks.append((at, lane - 1, name, json.dumps(args)))
-        elif kind == "C":
+        elif kind == "C" and name == "runs":
             counts.append((at, int(args.get("executing", 0)), int(args.get("ready", 0))))
         elif kind == "M" and name == "thread_name" and 0 < lane < _FIRST_WAITING_LANE:
             workers[lane - 1] = str(args.get("name", ""))
