@@ -33,7 +33,8 @@ def names_in(path: Path) -> set[str]:
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Attribute):
-            found |= {node.attr, ast.unparse(node)}
+            whole = ast.unparse(node)
+            found |= {whole} if whole == "json.loads" else {node.attr, whole}
         elif isinstance(node, ast.ImportFrom):
             found |= {name for alias in node.names for name in (alias.name, f"{node.module}.{alias.name}")}
         elif isinstance(node, ast.keyword) and node.arg == "shell":

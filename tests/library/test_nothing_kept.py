@@ -151,6 +151,10 @@ def test_growth_over_many_runs(one: ProcessScheduler) -> None:
         one.submit(int, "x").exception(30)
         one.get_job("same").cancel()
         assert one.wait(30)
+        announcer, pause = one._engine.announcer, threading.Event()
+        while announcer._told < announcer._put:  # it lets news gather for some milliseconds
+            pause.wait(0.001)
+        pause.wait(0.02)
         gc.collect()
 
     round_(1000)

@@ -145,6 +145,18 @@ def test_a_trace_that_was_cut_short_is_read_to_the_cut(path: Path) -> None:
     assert 0 < len(read_trace(path).runs) < whole
 
 
+def test_a_trace_that_has_just_been_begun_is_read(path: Path) -> None:
+    """One that is empty, and one that goes on in a new file."""
+    prepare(path)
+    assert read_trace(path).runs == []
+    with ProcessScheduler(1) as scheduler, tracing(scheduler, path):
+        scheduler.submit(abs, 1).result(30)
+        scheduler.shutdown()
+    whole = read_trace(path)
+    prepare(path)
+    assert len(whole.runs) == 1 and read_trace(path).runs == whole.runs and read_trace(path).begun == whole.begun
+
+
 def test_it_survives_the_death_of_its_program(path: Path) -> None:
     """Killed under load: what is there can be read, and the next program puts it aside."""
     source = """

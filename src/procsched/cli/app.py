@@ -8,6 +8,7 @@ import click
 
 from procsched import __version__, context, taskfile
 from procsched.cli.check import check
+from procsched.cli.ctl import ctl
 from procsched.cli.history import history
 from procsched.cli.listing import list_jobs
 from procsched.cli.once import once
@@ -37,7 +38,7 @@ def procsched() -> None:
     """
 
 
-for command in (run, list_jobs, check, once, history, trace):
+for command in (run, list_jobs, check, once, history, trace, ctl):
     procsched.add_command(command)
 
 

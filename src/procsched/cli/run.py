@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from procsched.cli import loading, logs, options
+from procsched.cli.dump import dump
 from procsched.cli.lines import LineFormatter
 from procsched.cli.output import complain, is_unread, say
+from procsched.cli.service import Service
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import CommandFailed, Status
 from procsched.cli.summary import Summary
@@ -89,6 +91,8 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
 )
 @click.option("--trace", type=click.Path(), metavar="FILE", help="Write a timeline for Perfetto and `procsched trace`.")
 @click.option("--trace-size", default="64MiB", show_default=True, metavar="SIZE", help="Of FILE and FILE.1 together.")
+@click.option("--control", is_flag=True, help="Let `procsched ctl` talk to it, over a socket in a folder of your own.")
+@click.option("--control-socket", type=click.Path(), metavar="PATH", help="The same, over a socket at this path.")
 def run(
     tasks: str,
     workers: int | None,
@@ -107,6 +111,8 @@ def run(
     history_max: int,
     trace: str | None,
     trace_size: str,
+    control: bool,
+    control_socket: str | None,
 ) -> Status:
     """Run the jobs of TASKS.PY until Ctrl-C.
 
@@ -121,6 +127,7 @@ def run(
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
+        service = Service()
         openers = chosen(
             metrics=metrics,
             history=history,
@@ -128,6 +135,8 @@ def run(
             history_max=history_max,
             trace=trace,
             trace_size=trace_size,
+            control="" if control and control_socket is None else control_socket,
+            tasks=tasks,
         )
         with _screen(live, until_idle and log_format == "text") as screen:
             scheduler = _start(workers, only, single_instance, prefix_output)
@@ -140,11 +149,14 @@ def run(
                     if isinstance(formatter, LineFormatter):
                         formatter.make_room(list(session.summary.jobs))
                     session.load(tasks)
-                    signals.arm(session.on_first_signal, session.on_second_signal)
+                    signals.arm(
+                        session.on_first_signal, session.on_second_signal, {signal.SIGUSR1: lambda: dump(scheduler)}
+                    )
                 except BaseException:
                     scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
                     raise
                 session.announce(tasks)
+                session.enter_service(service, tasks)
                 def work(tell: Callable[[str, float], None]) -> Status:
                     session.wait(for_, until_idle)
                     session.tell_of_the_end(tell)
@@ -214,6 +226,7 @@ class _Session:
         self._idle = False
         self._unread = False
         self._death: BaseException | None = None
+        self._service: Service | None = None
         self._watcher = threading.Thread(target=self._watch, name="procsched watch", daemon=True)
         scheduler.subscribe(self.summary, RunEnded)
         scheduler.subscribe(self._on_ended, RunEnded)
@@ -282,6 +295,22 @@ class _Session:
             self.wake.wait(patience)
             self.wake.clear()
 
+    def enter_service(self, service: Service, tasks: str) -> None:
+        """Tell the service manager, when there is one, how it goes."""
+        from procsched.events import WorkerStarted
+
+        jobs = human.count(len(self._scheduler.get_jobs()), "job")
+
+        def up(event: object = None) -> None:
+            leave()
+            service.ready(f"{jobs} of {tasks}")
+
+        leave = self._scheduler.subscribe(up, WorkerStarted)
+        if self._scheduler.health().workers_up or not self._scheduler._engine.started:
+            up()
+        service.watch(self._scheduler)
+        self._service = service
+
     def tell_of_the_end(self, tell: Callable[[str, float], None]) -> None:
         """If there is something to wait for."""
         if self._executing():
@@ -292,6 +321,8 @@ class _Session:
         """Let executing runs finish within the grace time, and end the rest."""
         if not self._alive():
             return self._dead()
+        if self._service is not None:
+            self._service.stopping()
         executing = self._executing()
         if executing:
             self._scheduler.shutdown(wait=False, cancel_futures=True, timeout=self._grace)  # first do, then say

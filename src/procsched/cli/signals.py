@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, the second one ends at once. In the parent.
+"""SIGINT and SIGTERM: the first asks for an orderly end, the second one ends at once; and others. In the parent.
 
 A handler may run between any two bytecodes of the main thread, so it must not take a lock; and the main thread may be
 stuck in a write to a terminal that nobody reads. So the handlers of a running scheduler do nothing. The interpreter
@@ -34,6 +34,10 @@ class Interrupted(BaseException):
         self.status = 128 + number
 
 
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The pipe has the number already."""
+
+
 class StopSignals:
     """A context manager for the main thread. Until `arm` is called, a signal raises `Interrupted` there."""
 
@@ -41,12 +45,18 @@ class StopSignals:
         self.first: signal.Signals | None = None
         """The signal that asked for an end, if one did."""
         self._armed = False
+        self._others: dict[int, Callable[[], None]] = {}
+        self._old_others: dict[int, Any] = {}
         self._on_first: Callable[[], None] = lambda: None
         self._on_second: Callable[[int], None] = lambda number: None
 
-    def arm(self, on_first: Callable[[], None], on_second: Callable[[int], None]) -> None:
-        """From now on signals call these, in the thread that reads them."""
-        self._on_first, self._on_second = on_first, on_second
+    def arm(
+        self, on_first: Callable[[], None], on_second: Callable[[int], None], others: dict[int, Callable[[], None]]
+    ) -> None:
+        """From now on signals call these, in the thread that reads them; ``others`` by their numbers."""
+        self._on_first, self._on_second, self._others = on_first, on_second, others
+        for other in others:
+            self._old_others[other] = signal.signal(other, _nothing)
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._write_end, False)
         # In this order no signal is lost: one whose handler still raises ends the program before the thread can start
@@ -63,6 +73,8 @@ class StopSignals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         for number, handler in zip(_SIGNALS, self._old_handlers, strict=True):
             signal.signal(number, handler)
+        for other, handler in self._old_others.items():
+            signal.signal(other, handler)
         if self._armed:
             signal.set_wakeup_fd(self._old_fd)
             os.close(self._write_end)
@@ -76,6 +88,8 @@ class StopSignals:
     def _read(self) -> None:
         while data := os.read(self._read_end, 64):
             for number in data:
+                if number in self._others:
+                    self._others[number]()
                 if number not in _SIGNALS:
                     continue
                 if self.first is None:

@@ -7,6 +7,7 @@ the scheduler has ended and its last events have been told.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from procsched.observe.extras import MissingExtra
 
 if TYPE_CHECKING:
     from procsched.scheduler import ProcessScheduler
+
+_log = logging.getLogger("procsched.cli")
 
 __all__ = ["METRICS_ADDRESS", "Opener", "chosen"]
 
@@ -33,6 +36,8 @@ def chosen(
     history_max: int,
     trace: str | None,
     trace_size: str,
+    control: str | None,
+    tasks: str,
 ) -> list[Opener]:
     """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
     openers: list[Opener] = []
@@ -49,7 +54,20 @@ def chosen(
             from procsched.observe import trace as tracer
 
             openers.append(tracer.prepare(trace, size=trace_size))
+        if control is not None:
+            openers.append(lambda scheduler: _controlled(scheduler, control, tasks))
     return openers
+
+
+@contextmanager
+def _controlled(scheduler: ProcessScheduler, path: str, tasks: str) -> Iterator[None]:
+    from procsched.control.server import ControlServer
+
+    with _telling():
+        server = ControlServer(scheduler, path or None, {"tasks": tasks})
+    with server:
+        _log.info("procsched ctl --socket %s talks to it", server.path)
+        yield
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def read_trace(path: str | os.PathLike[str]) -> TraceFile:
     """
     found = _events_in(path)
     begun = _base_of(found)
-    if begun is None:
+    if begun is None and found:
         raise ValueError(f"{os.fspath(path)} is no trace of procsched")
     older = f"{os.fspath(path)}.1"
     if os.path.exists(older):
@@ -62,9 +62,9 @@ def read_trace(path: str | os.PathLike[str]) -> TraceFile:
             before = _events_in(older)
         except ValueError:
             before = []
-        if _base_of(before) == begun:
-            found = before + found
-    return _trace_of(found, begun)
+        if begun is None or _base_of(before) == begun:  # an empty one has just been begun: all there is is in the older
+            found, begun = before + found, _base_of(before)
+    return _trace_of(found, begun or 0)
 
 
 def _events_in(path: str | os.PathLike[str]) -> list[Any]:
