@@ -29,6 +29,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
     "metrics": ("procsched.observe.metrics", "127.0.0.1:{port}"),
     "history": ("procsched.observe.history", "{folder}/runs.db"),
     "trace": ("procsched.observe.trace", "{folder}/trace.json"),
+    "a board looked at": ("looked_at",),
 }
 """By name: the module whose `prepare` makes its opener, and what that is told. ``{folder}`` is one of its own;
 ``{port}`` is free, and whoever answers there is asked for ``/metrics`` once a second, by another process."""
@@ -89,11 +90,29 @@ def calls(views: list[str], witness: bool, count: int) -> dict[str, float]:
     """Calls a second: all submitted, then each asked for its result."""
     with watched(views, witness) as scheduler:
 
-        def work() -> None:
+        def measured() -> None:
             for future in [scheduler.submit(nothing) for _ in range(count)]:
                 future.result()
 
-        return _measured(scheduler, work, count)
+        return _measured(scheduler, measured, count)
+
+
+def work(views: list[str], witness: bool, count: int) -> dict[str, float]:
+    """Calls a second that keep a core busy for a millisecond."""
+    with watched(views, witness) as scheduler:
+
+        def measured() -> None:
+            for future in [scheduler.submit(busy, 0.001) for _ in range(count)]:
+                future.result()
+
+        return _measured(scheduler, measured, count)
+
+
+def busy(seconds: float) -> None:
+    """Of CPU time, so that other programs don't shorten it."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
 
 
 def recurring(views: list[str], witness: bool, count: int) -> dict[str, float]:
@@ -101,12 +120,12 @@ def recurring(views: list[str], witness: bool, count: int) -> dict[str, float]:
     with watched(views, witness) as scheduler:
         when = FixedRate("1us", missed=Missed.CATCH_UP).times(count // JOBS)
 
-        def work() -> None:
+        def measured() -> None:
             for _ in repeat(None, JOBS):
                 scheduler.schedule(nothing, when)
             scheduler.wait()
 
-        return _measured(scheduler, work, count // JOBS * JOBS)
+        return _measured(scheduler, measured, count // JOBS * JOBS)
 
 
 def _measured(scheduler: ProcessScheduler, work: Any, count: int) -> dict[str, float]:
@@ -150,6 +169,7 @@ def _sides(function: Any, **arguments: Any) -> list[Side]:
 def tables(plan: Plan) -> list[Table]:
     count = plan.size(96_000, 640)
     return [
+        _rates("calls of 1 ms", _sides(work, count=plan.size(4_000, 100)), plan),
         _rates("calls in order", _sides(calls, count=count), plan),
         _rates("recurring no-ops", _sides(recurring, count=count), plan),
         _lateness(_sides(lateness, frequency=200, count=plan.size(600, 20)), plan),
