@@ -141,6 +141,11 @@ class Engine(Life):
         if source not in self.settings.task_files:
             self.settings.task_files = (*self.settings.task_files, source)
 
+    def renew_workers(self) -> None:
+        """Let every worker be replaced between runs: the code that they have loaded was changed."""
+        if self.started and not self.closing:
+            self.mailbox.ask(self.staff.renew)
+
     def next_number(self) -> int:
         """For ids and calls."""
         return next(self._calls)

@@ -143,7 +143,7 @@ class Offering:
         """Slots that work through short runs get the next ones before they run dry."""
         for slot in self._roster:
             current = slot.current
-            if current is None or slot.owes or slot.armed or slot.state is not SlotState.UP:
+            if current is None or slot.owes or slot.armed or slot.stale or slot.state is not SlotState.UP:
                 continue
             if current.cost > BUDGET or now.mono - slot.progress > OVERSTAY:
                 continue

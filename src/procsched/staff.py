@@ -38,8 +38,20 @@ class Staff:
         self._old_pids: dict[int, int] = {}
         self._born_heavy: set[int] = set()
         """Slots whose worker was above the memory limit after its first run already."""
+        self._renewing = False
+        """Whether there are workers with code that has been changed since."""
         self._replaced_at: int | None = None
         """When the last one of those was replaced."""
+
+    def renew(self) -> None:
+        """What is handed over from now on goes to workers that start from now on; executing runs may finish."""
+        engine = self._engine
+        now = engine.now()
+        for slot in engine.roster:
+            if slot.state in (SlotState.UP, SlotState.BOOTING):
+                slot.stale = self._renewing = True
+                if slot.runs:
+                    engine.offering.take_back(slot, now)
 
     def hire(self) -> None:
         """Every slot is to have a worker."""
@@ -58,6 +70,14 @@ class Staff:
             engine.roster.booting(index, now.mono)
             engine.pool.spawn(index)
             engine.alarms.set(now.mono + engine.start_timeout, partial(self._slow_boot, index, now.mono))
+        if self._renewing:
+            self._renewing = False
+            for slot in engine.roster:
+                if slot.stale and slot.state in (SlotState.UP, SlotState.BOOTING):
+                    self._renewing = True
+                    if slot.state is SlotState.UP and not slot.runs and not slot.owes:
+                        slot.state = SlotState.LEAVING
+                        engine.pool.retire(slot.index)
         if engine.recycles:
             for slot in engine.roster.free_slots():
                 worn = engine.max_tasks is not None and slot.runs_done >= engine.max_tasks

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from procsched.definitions import JobDefinition
     from procsched.errors import TaskFileError
 
-__all__ = ["TaskFile", "import_source", "is_loading", "load", "source_of"]
+__all__ = ["TaskFile", "checked_path", "import_source", "is_loading", "load", "name_for", "source_of"]
 
 _sources: dict[str, str] = {}  # module name -> absolute path, of every file that was loaded here
 _loading: list[tuple[int, str]] = []  # (thread, path) of the files that are executing right now
@@ -64,8 +64,8 @@ def load(path_or_module: str | os.PathLike[str] | ModuleType) -> TaskFile:
     text = os.fspath(path_or_module)
     if _is_dotted_name(text):
         return _load_dotted(text)
-    path = _checked_path(text)
-    name = _name_for(path)
+    path = checked_path(text)
+    name = name_for(path)
     if (get_ident(), path) in _loading:
         raise _unusable(f'{text} loads itself. Put that part behind: if __name__ == "__main__":')
     try:
@@ -141,7 +141,8 @@ def _load_dotted(name: str) -> TaskFile:
     return _read(module, name, None)
 
 
-def _checked_path(text: str) -> str:
+def checked_path(text: str) -> str:
+    """The real path of a task file; `TaskFileError` if it is none."""
     if os.path.isdir(text):
         inside = os.path.join(text, "tasks.py")
         hint = f"did you mean {inside}?" if os.path.isfile(inside) else "name the Python file that has the jobs"
@@ -169,7 +170,7 @@ def _similar(text: str) -> str:
     return f". Did you mean {os.path.join(directory, near[0])}?" if near else ""
 
 
-def _name_for(path: str) -> str:
+def name_for(path: str) -> str:
     """The stem, if that is free; else a name that depends on nothing but the path."""
     for name, known in _sources.items():
         if known == path:

@@ -76,7 +76,7 @@ def test_a_name_that_is_taken_gives_way_to_a_derived_one(write: Write, name: str
         return
     assert derived.startswith("tasks_")
     assert derived.isidentifier()
-    assert taskfile._name_for(loaded.source[1]) == derived
+    assert taskfile.name_for(loaded.source[1]) == derived
     if json is not None:
         assert sys.modules["json"] is json
 

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from procsched.cli import loading, logs, options
+from procsched.cli.anew import Reloader, watching
 from procsched.cli.dump import dump
 from procsched.cli.lines import LineFormatter
 from procsched.cli.output import complain, is_unread, say
+from procsched.cli.selection import NotedScheduler
 from procsched.cli.service import Service
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import CommandFailed, Status
@@ -91,6 +93,7 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
 )
 @click.option("--trace", type=click.Path(), metavar="FILE", help="Write a timeline for Perfetto and `procsched trace`.")
 @click.option("--trace-size", default="64MiB", show_default=True, metavar="SIZE", help="Of FILE and FILE.1 together.")
+@click.option("--reload", is_flag=True, help="Load the file again whenever it, or a module beside it, is saved.")
 @click.option("--control", is_flag=True, help="Let `procsched ctl` talk to it, over a socket in a folder of your own.")
 @click.option("--control-socket", type=click.Path(), metavar="PATH", help="The same, over a socket at this path.")
 def run(
@@ -111,6 +114,7 @@ def run(
     history_max: int,
     trace: str | None,
     trace_size: str,
+    reload: bool,
     control: bool,
     control_socket: str | None,
 ) -> Status:
@@ -128,6 +132,8 @@ def run(
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
         service = Service()
+        if reload:
+            _need_watchfiles()
         openers = chosen(
             metrics=metrics,
             history=history,
@@ -149,8 +155,13 @@ def run(
                     if isinstance(formatter, LineFormatter):
                         formatter.make_room(list(session.summary.jobs))
                     session.load(tasks)
+                    load_again = _reloader(scheduler, tasks)
+                    if reload:
+                        views.enter_context(watching(tasks, load_again))
                     signals.arm(
-                        session.on_first_signal, session.on_second_signal, {signal.SIGUSR1: lambda: dump(scheduler)}
+                        session.on_first_signal,
+                        session.on_second_signal,
+                        {signal.SIGUSR1: lambda: dump(scheduler), signal.SIGHUP: load_again},
                     )
                 except BaseException:
                     scheduler.shutdown(wait=True, cancel_futures=True, timeout=0)
@@ -179,7 +190,6 @@ def _start(
     workers: int | None, only: tuple[str, ...], single_instance: str | None, prefix_output: bool
 ) -> ProcessScheduler:
     from procsched.cli.selection import HeldScheduler
-    from procsched.scheduler import ProcessScheduler
     from procsched.worker.prefix import VARIABLE
 
     asked: dict[str, Any] = {"workers": workers, "single_instance": single_instance}
@@ -187,7 +197,21 @@ def _start(
         asked["env"] = {VARIABLE: "1"}
     if only:
         return loading.open_scheduler(HeldScheduler, only=only, **asked)
-    return loading.open_scheduler(ProcessScheduler, **asked)
+    return loading.open_scheduler(NotedScheduler, **asked)
+
+
+def _need_watchfiles() -> None:
+    try:
+        need("watchfiles", "reload", "--reload")
+    except MissingExtra as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _reloader(scheduler: ProcessScheduler, tasks: str) -> Callable[[], None]:
+    """What SIGHUP, or a change of the file, asks for."""
+    if isinstance(scheduler, NotedScheduler):
+        return Reloader(scheduler, tasks).ask
+    return lambda: _log.warning("with --only nothing is loaded again")
 
 
 def _screen(live: bool, bars: bool) -> AbstractContextManager[Screen | None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from procsched.cli.fingerprint import fingerprint
 from procsched.cli.loading import check_ids
 from procsched.core.schedules import After, Schedule
 from procsched.scheduler import ProcessScheduler
@@ -19,7 +20,7 @@ from procsched.testing import ManualScheduler
 if TYPE_CHECKING:
     from procsched.jobs import Job
 
-__all__ = ["Catalogue", "HeldScheduler", "Plan"]
+__all__ = ["Catalogue", "HeldScheduler", "NotedScheduler", "Plan"]
 
 _NEVER = After("36500d")
 
@@ -33,6 +34,13 @@ class Plan:
     when: Schedule | datetime
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
+    options: Mapping[str, Any]
+    """As `schedule` was given them, by keyword."""
+
+    @property
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Equal for plans that do the same."""
+        return fingerprint(self.fn, self.when, self.options)
 
 
 class Catalogue(ManualScheduler):
@@ -44,7 +52,21 @@ class Catalogue(ManualScheduler):
 
     def schedule(self, fn: Callable[..., Any], when: Schedule | datetime, **options: Any) -> Job:
         job = super().schedule(fn, when, **options)
-        self.plans[job.id] = Plan(job, fn, when, tuple(options.get("args") or ()), dict(options.get("kwargs") or {}))
+        arguments, keywords = tuple(options.get("args") or ()), dict(options.get("kwargs") or {})
+        self.plans[job.id] = Plan(job, fn, when, arguments, keywords, options)
+        return job
+
+
+class NotedScheduler(ProcessScheduler):
+    """Remembers what was asked for, to be compared with what a changed task file asks for."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.fingerprints: dict[str, tuple[Any, ...]] = {}
+
+    def schedule(self, fn: Callable[..., Any], when: Schedule | datetime, **options: Any) -> Job:
+        job = super().schedule(fn, when, **options)
+        self.fingerprints[job.id] = fingerprint(fn, when, options)
         return job
 
 

@@ -45,6 +45,7 @@ class Slot:
         "progress",
         "runs",
         "runs_done",
+        "stale",
         "state",
         "tried",
     )
@@ -68,12 +69,14 @@ class Slot:
         self.runs_done = 0
         self.heavy = False
         """Its worker was above its memory limit after its last run."""
+        self.stale = False
+        """Its worker has code that has been changed since: it takes nothing more, and goes when it is empty."""
         self.doomed: str | None = None
         """Why its worker was killed by us; None: it wasn't."""
 
     @property
     def free(self) -> bool:
-        return self.state is SlotState.UP and not self.runs and not self.owes
+        return self.state is SlotState.UP and not self.runs and not self.owes and not self.stale
 
     @property
     def current(self) -> Run | None:
@@ -149,6 +152,7 @@ class Roster:
         slot.state = SlotState.DOWN
         slot.pid = slot.owes = slot.armed = slot.tried = 0
         slot.doomed = None
+        slot.stale = False
         return back, lost
 
     def free_slots(self) -> list[Slot]:
