@@ -5,7 +5,8 @@ queue must not wait behind a run that turns out long while another worker is idl
 
 - *batches* cover about a millisecond of work, by a running estimate of each job's duration; anything long or unknown
   goes alone;
-- a slot that works through a batch is *topped up* before it runs dry;
+- a slot that works through a batch is *topped up* before it runs dry, and behind a run of some milliseconds one more
+  waits while there is a backlog;
 - a run that is due in a moment is *armed*: offered early, alone, to a free worker, which sleeps until its time;
 - a batch whose first run *overstays* gives its rest back.
 """
@@ -37,6 +38,11 @@ MOST = 128
 LINGER = 250_000
 """While every worker has enough to do for longer, reports may gather for so long (ns) before they are read. A turn of
 the loop costs as much as ten tiny runs, and each takes the interpreter lock from those who submit and wait."""
+PREFETCH = 20_000_000
+"""Behind a run of up to so long (ns, expected) one more may wait in the worker's queue while there is a backlog: else
+the worker would idle for the 150 to 300 µs of a round trip after each. `concurrent.futures` and loky do so for all."""
+REPORTED = 10_000_000
+"""Runs that take longer tell of their start by themselves."""
 OVERSTAY = 1_000_000
 """A slot without a report for so long gives back what it hasn't claimed."""
 HORIZON = 2_500_000
@@ -143,17 +149,20 @@ class Offering:
         """Slots that work through short runs get the next ones before they run dry."""
         for slot in self._roster:
             current = slot.current
-            if current is None or slot.owes or slot.armed or slot.stale or slot.state is not SlotState.UP:
-                continue
-            if current.cost > BUDGET or now.mono - slot.progress > OVERSTAY:
+            if current is None or slot.owes or slot.armed or slot.heavy or slot.stale or slot.state is not SlotState.UP:
                 continue
             head = self._timetable.queues.head()
             if head is None:
                 return
             cost = head.estimate.cost if isinstance(head, Run) and head.estimate is not None else head.cost
-            most = min(MOST, BUDGET // cost if cost < BUDGET else 0)
-            if len(slot.runs) * 2 > most:
+            if max(cost, current.cost) <= BUDGET // 2:
+                most = min(MOST, BUDGET // cost)
+                if len(slot.runs) * 2 > most or now.mono - slot.progress > OVERSTAY:
+                    continue
+            elif not self._may_prefetch(slot, current, cost, now):
                 continue
+            else:
+                most = 1
             room = min(most, self._room(slot))
             if room <= 0:
                 continue
@@ -162,6 +171,17 @@ class Offering:
             self._note(changes, now)
             if changes.runs:
                 self._offer(slot, changes.runs, now)
+
+    def _may_prefetch(self, slot: Slot, current: Run, cost: int, now: Now) -> bool:
+        """Whether one run may wait behind this one: nothing better could come, and it won't be for long."""
+        queues = self._timetable.queues
+        return (
+            len(slot.runs) == 1
+            and max(cost, current.cost) <= PREFETCH
+            and not queues.by_priority
+            and queues.ready >= len(self._roster.slots)
+            and now.mono - slot.progress < _allowance(current)
+        )
 
     def _arm(self, now: Now, draw: float) -> None:
         for slot in self._roster:
@@ -205,7 +225,7 @@ class Offering:
             )
             if run.expected < late:
                 run.notes = self._why_late(run, now)
-        if len(runs) == 1 and runs[0].cost > BUDGET // 2:
+        if len(runs) == 1 and runs[0].cost > REPORTED:
             orders[0] = (*orders[0][: wire.FLAGS], orders[0][wire.FLAGS] | wire.REPORT_START, *orders[0][wire.NUMBER :])
         self.offers = ticket
         self._roster.offered(slot, runs, now.mono, armed=armed)
@@ -254,8 +274,9 @@ class Offering:
             if single and (current.place is not Place.OFFERED or slot.tried == current.ticket):
                 continue
             since = max(slot.progress, current.due) if slot.armed else slot.progress
-            if now.mono - since < OVERSTAY:
-                again = since + OVERSTAY if again is None else min(again, since + OVERSTAY)
+            allowed = since + (OVERSTAY if single else _allowance(current))
+            if now.mono < allowed and not (idle and not single and current.cost > BUDGET // 2):
+                again = allowed if again is None else min(again, allowed)
                 continue
             if single and not idle:
                 continue
@@ -306,3 +327,8 @@ class Offering:
             names = sorted(holders, key=lambda name: -holders[name])[:3]
             most = ", ".join(f"{holders[name]} with {name}" for name in names) + (", …" if len(holders) > 3 else "")
             self.held_by = f"{sum(holders.values())} of {len(self._roster.slots)} workers busy, {most}"
+
+
+def _allowance(current: Run) -> int:
+    """How long (ns) others may wait behind this run: what is expected to take milliseconds, may take twice that."""
+    return OVERSTAY if current.cost <= BUDGET // 2 or current.cost > PREFETCH else max(OVERSTAY, 2 * current.cost)

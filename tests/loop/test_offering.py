@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_pool import FakePool
 
-from procsched import After, FixedRate, Missed, ProcessScheduler
+from procsched import After, FixedRate, Missed, ProcessScheduler, ReadyOrder
 from procsched.testing import FakeClock, ManualScheduler
 
 MS = 1_000_000
@@ -113,3 +113,74 @@ def test_jobs_that_want_too_much_get_equal_shares(missed: Missed) -> None:
     assert max(runs) - min(runs) <= 2
     assert sum(runs) >= 0.98 * 2 * 30 / 0.2
     bench.scheduler.shutdown(timeout=0)
+
+
+def known(bench: Bench, *ids: str) -> None:
+    """Runs each job once, so that its cost is known, and ends it."""
+    for name in ids:
+        job = bench.scheduler.schedule(work, FixedRate("1h"), id=name)
+        bench.turn_for(60)
+        job.pause()
+
+
+def again(bench: Bench, *ids: str) -> None:
+    """Each once more, all due now."""
+    for name in ids:
+        bench.scheduler.get_job(name).run_now()
+
+
+def test_behind_a_run_of_some_milliseconds_one_more_waits() -> None:
+    """While there is a backlog: the worker doesn't idle for a round trip, and holds no more than that."""
+    ids = [f"job{number}" for number in range(6)]
+    bench = Bench(1, dict.fromkeys(ids, 5 * MS))
+    known(bench, *ids)
+    again(bench, *ids)
+    bench.turn_for(3)
+    assert len(bench.engine.roster[0].runs) == 2
+    bench.turn_for(40)
+    assert bench.executed[6:] == ids
+    bench.scheduler.shutdown(timeout=0)
+
+
+def test_what_waits_behind_a_run_goes_to_a_worker_that_is_free() -> None:
+    """At once: nobody idles while something waits elsewhere."""
+    bench = Bench(2, {"long": 18 * MS, "short": 2 * MS, "a": 5 * MS, "b": 5 * MS})
+    known(bench, "long", "short", "a", "b")
+    again(bench, "long", "short", "a", "b")
+    bench.turn_for(16)
+    assert sorted(bench.executed[4:]) == ["a", "b", "long", "short"]  # all have begun before the long one has ended
+    bench.scheduler.shutdown(timeout=0)
+
+
+def test_what_waits_behind_a_run_that_takes_more_than_twice_its_time_is_taken_back() -> None:
+    """It goes first when any worker is free again."""
+    durations = {"liar": 5 * MS, "a": 5 * MS, "b": 5 * MS, "c": 5 * MS}
+    bench = Bench(1, durations)
+    known(bench, "liar", "a", "b", "c")
+    durations["liar"] = 100 * MS
+    again(bench, "liar", "a", "b", "c")
+    bench.turn_for(3)
+    assert len(bench.engine.roster[0].runs) == 2
+    bench.turn_for(15)
+    assert len(bench.engine.roster[0].runs) == 1
+    bench.turn_for(200)
+    assert bench.executed[4:] == ["liar", "a", "b", "c"]
+    bench.scheduler.shutdown(timeout=0)
+
+
+def test_nothing_waits_behind_a_run_where_priority_comes_first() -> None:
+    """Something better could come, and would find it handed over."""
+    clock = FakeClock()
+    pool = FakePool(clock, lambda job_id, number: 5 * MS)
+    scheduler: ProcessScheduler = ManualScheduler(
+        clock=clock, pool=pool, workers=1, ready_order=ReadyOrder.PRIORITY
+    )
+    bench = Bench.__new__(Bench)
+    bench.clock, bench.pool, bench.scheduler, bench.engine, bench.turns = clock, pool, scheduler, scheduler._engine, 0
+    bench.engine.start()
+    bench.turn_for(100)
+    known(bench, "a", "b", "c")
+    again(bench, "a", "b", "c")
+    bench.turn_for(2)
+    assert len(bench.engine.roster[0].runs) == 1
+    scheduler.shutdown(timeout=0)

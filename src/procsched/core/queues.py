@@ -43,7 +43,8 @@ class Queues:
 
     def __init__(self, jobs: JobTable, order: ReadyOrder) -> None:
         self._jobs = jobs
-        self._by_priority = order is ReadyOrder.PRIORITY
+        self.by_priority = order is ReadyOrder.PRIORITY
+        """Whether what comes later may go first."""
         self._mono = DueHeap(self._is_live, self._live_of)
         self._wall = DueHeap(self._is_live, self._live_of)
         self._ready = ReadyQueue(self._is_live)
@@ -104,7 +105,7 @@ class Queues:
         row.due = due
         row.noticed = now.mono
         row.arrival = seq = next(self.sequence)
-        if self._by_priority:
+        if self.by_priority:
             self._ready.push(row.options.priority, due, seq, row)
         else:
             self._ready.push(due, row.options.priority, seq, row)
@@ -141,7 +142,7 @@ class Queues:
         first, all must be there.
         """
         self.sweep()
-        room = _AT_ONCE if not self._by_priority else 1 << 62
+        room = _AT_ONCE if not self.by_priority else 1 << 62
         while room and (entry := self._mono.pop_due(now.mono)) is not None:
             self._became_due(self._item(entry), entry[0], now)
             room -= 1
@@ -235,7 +236,7 @@ class Queues:
         return self._ready.heap
 
     def _key(self, item: JobRow | Run) -> tuple[int, int]:
-        return (item.priority, item.due) if self._by_priority else (item.due, item.priority)
+        return (item.priority, item.due) if self.by_priority else (item.due, item.priority)
 
     def _take_back(self, call: JobRow | Run) -> None:
         """A call that came is taken back where it is."""
@@ -270,7 +271,7 @@ class Queues:
     def oldest_ready(self) -> int | None:
         """When the longest waiting of the ready became due."""
         oldest = next((call.due for call in [*self.arrivals] if call.place is Place.POSTED), None)
-        if self._by_priority:
+        if self.by_priority:
             first = min((entry[1] for entry in self._ready.live()), default=None)
         else:
             entry = self._ready.peek()
