@@ -19,7 +19,10 @@ PURE = {
     "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "typing", "weakref",
     "zoneinfo",
 }  # fmt: skip
-LIGHT = {"procsched.context", "procsched.spool", "procsched.wire", "procsched.mapping", "procsched.taskfile"}
+LIGHT = {
+    "procsched.context", "procsched.spool", "procsched.wire", "procsched.mapping", "procsched.sources",
+    "procsched.taskfile",
+}  # fmt: skip
 
 
 def modules() -> dict[str, Path]:

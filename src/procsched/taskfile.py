@@ -24,6 +24,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from procsched import sources
 from procsched.definitions import DEFINITIONS, definitions_in
 from procsched.tracebacks import passed_through_user_code, trimmed_traceback
 
@@ -94,7 +95,11 @@ def import_source(module_name: str, path: str) -> None:
         return
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    loader = sources.loader_for(module_name, path)
+    if loader is None:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+    else:
+        spec = importlib.util.spec_from_file_location(module_name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} can't be loaded as a Python file", name=module_name, path=path)
     directory = os.path.dirname(path)

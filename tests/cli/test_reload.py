@@ -95,6 +95,32 @@ def test_a_broken_file_changes_nothing(start: Fixture, jobs: Fixture, broken: st
     assert program.end() == 0 and "steady 3" not in program.stdout
 
 
+def test_workers_that_start_have_the_code_that_was_accepted(start: Fixture, jobs: Fixture, tmp_path: Path) -> None:
+    """Also while the file on the disk, or a module beside it, is broken, or newer."""
+    text = STEADY + """
+@job(FixedRate("20ms"))
+def dies():
+    if os.path.exists("die"):
+        os.remove("die")
+        os.kill(os.getpid(), 9)
+"""
+    program = start("run", jobs(text), "--workers", 1, cwd=tmp_path)
+    program.wait_for("steady 1")
+    jobs("this is no Python", helper="neither is this")
+    (tmp_path / "die").touch()
+    program.wait_for("worker 0 is back")
+    seen = program.stdout.count("steady 1")
+    program.wait_for("steady 1", seen + 3)
+    program.signal(signal.SIGHUP)
+    program.wait_for("wasn't reloaded")
+    (tmp_path / "die").touch()
+    program.wait_for("worker 0 is back", 2)
+    seen = program.stdout.count("steady 1")
+    program.wait_for("steady 1", seen + 3)
+    program.signal(signal.SIGINT)
+    assert program.end() == 0
+
+
 def test_what_executes_may_finish(start: Fixture, jobs: Fixture, latch: Any) -> None:
     """With its old code, on its old worker."""
     program = start("run", jobs(f"@job(After(0))\ndef long(): {latch.code}"), "--workers", 1)

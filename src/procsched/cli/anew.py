@@ -5,22 +5,24 @@
 Nothing is changed before all of it is known to work: the file loads, its ids are sound, everything can be sent to a
 worker. A job is known by its id, and changed when its function's code, its schedule, its arguments or its options are.
 What is unchanged isn't touched, and keeps its phase; but its next run, too, has the new code of whatever its function
-calls, since every worker is replaced between runs.
+calls, since every worker is replaced between runs. Workers get the code that was accepted here, and never read these
+files by themselves: one that is broken, or half written, concerns no worker that starts meanwhile.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import logging
 import os
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from procsched import taskfile
+from procsched import sources, taskfile
 from procsched.cli import loading
 from procsched.cli.status import CommandFailed
+from procsched.shipping import homes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,6 +77,7 @@ class Reloader:
             gone = [name for name in self._known if name not in plans]
             for name in fresh:
                 engine.pool.ship(plans[name].fn, plans[name].args, plans[name].kwargs)  # or raises, and says why
+        engine.settings.sources = sources.noted()
         engine.renew_workers()
         for name in gone:
             self._cancel(name)
@@ -112,37 +115,28 @@ class Reloader:
 
 @contextmanager
 def loading_anew(path: str) -> Iterator[TaskFile]:
-    """Executes a task file again, with the modules beside it that it had imported, and gives what it defines now.
+    """Executes a task file again, with the modules of the program that it imports, and gives what it defines now.
 
     Within the ``with`` block the new modules stand for the old ones; they stay if it ends well. Whatever is raised, by
     the file or in the block, puts the old ones back. Raises as `taskfile.load`.
     """
-    real = taskfile.checked_path(path)
-    name, beside = taskfile.name_for(real), os.path.dirname(real) + os.sep
-    old = {key: module for key, module in list(sys.modules.items()) if key == name or _is_beside(key, module, beside)}
-    for key, module in old.items():
+    before = sources.noted()
+    name = taskfile.name_for(taskfile.checked_path(path))
+    old = {key: sys.modules[key] for key in {*before, name} if key in sys.modules}
+    for key in old:
         del sys.modules[key]
-        try:  # a cache knows a file by its size and second, and a person saves twice within one
-            os.unlink(importlib.util.cache_from_source(str(module.__file__)))
-        except (OSError, NotImplementedError):
-            pass
     importlib.invalidate_caches()
+    after: dict[str, sources.Source] = {}
+    sources.begin(after)
     try:
         yield taskfile.load(path)
     except BaseException:
-        for key, module in list(sys.modules.items()):
-            if key == name or _is_beside(key, module, beside):
-                del sys.modules[key]
+        for key in after:
+            sys.modules.pop(key, None)
         sys.modules.update(old)
+        sources.begin(before)
         raise
-
-
-def _is_beside(key: str, module: Any, folder: str) -> bool:
-    """Whether it is a module of the user's, from the task file's folder."""
-    file = getattr(module, "__file__", None)
-    if key == "__main__" or key.partition(".")[0] == "procsched" or not isinstance(file, str):
-        return False
-    return file.startswith(folder) and f"{os.sep}site-packages{os.sep}" not in file[len(folder) - 1 :]
+    homes.forget({*before, *after})
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from procsched import sources
 from procsched.cli import loading, logs, options
 from procsched.cli.anew import Reloader, watching
 from procsched.cli.dump import dump
@@ -128,6 +129,7 @@ def run(
     """
     formatter = logs.configure(log_level, log_format)
     with StopSignals() as signals:
+        sources.note()
         task_file = loading.load(tasks)
         if task_file.setup is None:  # else there may be more jobs, and it takes a scheduler to know
             loading.check_ids(only, [definition.id for definition in task_file.jobs])
@@ -149,6 +151,7 @@ def run(
             session = _Session(scheduler, signals, grace)
             with ExitStack() as views:
                 try:
+                    scheduler._engine.settings.sources = sources.noted()  # more is noted as it is imported
                     for opener in openers:
                         views.enter_context(opener(scheduler))
                     session.summary.expect(d.id for d in task_file.jobs if not only or d.id in only)

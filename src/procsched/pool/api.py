@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from procsched.core.model import Outcome
     from procsched.shipping.payload import Payload
+    from procsched.sources import Source
     from procsched.spool import Spooled
     from procsched.wire import Function, Order, RemoteDropped, RemoteLog, RemoteProgress
 
@@ -38,6 +39,8 @@ class PoolSettings:
     """Bytes; a worker above it after a run says so in its report."""
     task_files: Sequence[tuple[str, str]] = ()
     """``(module name, path)`` of files that every worker loads before it is up."""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """The code of modules, by name, that workers don't read from files."""
     log_levels: Mapping[str, int] = field(default_factory=dict)
     """Levels of the workers' loggers by name; "" is the root."""
 

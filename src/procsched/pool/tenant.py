@@ -203,6 +203,7 @@ def _boot(settings: PoolSettings) -> dict[str, Any]:
     return {
         "initializer": None if settings.initializer is None else bytes(settings.initializer),
         "task_files": [(str(module), str(path)) for module, path in settings.task_files],
+        "sources": dict(settings.sources),
         "log_levels": {str(name): int(level) for name, level in settings.log_levels.items()},
         "max_memory": None if settings.max_memory is None else int(settings.max_memory),
         "stack_signal": STACK_SIGNAL,

@@ -12,6 +12,7 @@ import os
 import sys
 import types
 import weakref
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -79,6 +80,13 @@ def home_of(name: str) -> Home:
     home = BY_VALUE if name in _replaced else _look(name, module)
     _homes[name] = _Known(_weak(spec), search, home)
     return home
+
+
+def forget(names: Iterable[str]) -> None:
+    """These modules are loaded anew, here and in all workers: what was found out about them holds no longer."""
+    for name in names:
+        _homes.pop(name, None)
+        _replaced.discard(name)
 
 
 def _weak(spec: object) -> weakref.ref[Any] | None:

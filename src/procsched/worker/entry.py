@@ -79,6 +79,10 @@ def main(boot: dict[str, Any]) -> None:
     # The parent's __main__ isn't re-run, and this file's names don't answer for it either.
     sys.modules["__main__"] = type(sys)("__main__")
     try:
+        if boot["sources"]:
+            from procsched.sources import use
+
+            use(boot["sources"])
         from procsched.worker.loop import serve
 
         serve(boot, descriptors)
