@@ -16,6 +16,7 @@ from harness import Plan
 
 SUBJECTS = [
     "calls",
+    "lengths",
     "recurring",
     "lateness",
     "views",
