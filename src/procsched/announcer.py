@@ -140,7 +140,14 @@ class Announcer:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (news := self._news.get()) is not None:
+        while True:
+            try:
+                news = self._news.get()
+            except Exception:  # no memory to wait with: what is there is there still
+                time.sleep(_REST)
+                continue
+            if news is None:
+                return
             try:
                 self._tell_all(news)
             except BaseException:  # a log handler raised, and at the complaint about it: news go on

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["Delivery", "Settlement"]
 
 _TINY = 64
 """Bytes of a value that is decoded in no time: no class to import, no array."""
+_PAUSE = 0.01  # seconds, so that a lasting lack of memory does not become heat
 
 _log = logging.getLogger("procsched.scheduler")
 
@@ -90,7 +92,14 @@ class Delivery:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (deed := self._deeds.get()) is not None:
+        while True:
+            try:
+                deed = self._deeds.get()
+            except Exception:  # no memory to wait with: what is there is there still
+                time.sleep(_PAUSE)
+                continue
+            if deed is None:
+                return
             try:
                 self._do(deed)
             except BaseException:  # memory is gone, or a log handler raised: once more, and then the next ones

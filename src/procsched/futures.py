@@ -140,10 +140,11 @@ def finish(future: SlimFuture, value: object, error: BaseException | None = None
         future._result = value
         future._state = FINISHED
         for waiter in future._who_waits or ():
-            if error is None:
-                waiter.add_result(future)
-            else:
-                waiter.add_exception(future)
+            tell = waiter.add_result if error is None else waiter.add_exception
+            try:
+                tell(future)
+            except Exception:  # no memory: once more, or he who waits would wait for ever
+                tell(future)
         future._condition.notify_all()
     if future._callbacks:
         future._invoke_callbacks()  # type: ignore[attr-defined]

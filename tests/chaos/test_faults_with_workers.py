@@ -91,8 +91,15 @@ def _left() -> list[str]:
 
 
 def _children() -> list[str]:
-    children = psutil.Process().children()
-    return [f"{child}" for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+    return [f"{child}" for child in psutil.Process().children() if not _is_tracker(child)]
+
+
+def _is_tracker(child: psutil.Process) -> bool:
+    """Python's own, which stays."""
+    try:
+        return "resource_tracker" in " ".join(child.cmdline())
+    except psutil.Error:  # a corpse
+        return False
 
 
 def _out_of_descriptors() -> OSError:

@@ -127,12 +127,12 @@ def test_mistakes(recorded: Path, capsys: Any, tmp_path: Path) -> None:
         assert words in said and len(said.splitlines()) == 1
 
 
-def test_run_says_at_once_where_it_cannot_write(capsys: Any, tmp_path: Path, write: Fixture) -> None:
+def test_run_says_at_once_where_it_cannot_write(start: Fixture, tmp_path: Path, write: Fixture) -> None:
     """Before anything is started."""
     tasks = write("@job(After(0))\ndef work(): print('started')")
-    assert call(["run", str(tasks), "--history", str(tmp_path / "no" / "runs.db")]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and "can't be written: No such file" in err and len(err.splitlines()) == 1
+    program = start("run", tasks, "--history", tmp_path / "no" / "runs.db")
+    assert program.end() == 2 and program.stdout == ""
+    assert "can't be written: No such file" in program.stderr and len(program.stderr.splitlines()) == 1
 
 
 def test_a_reader_that_goes_away(recorded: Path) -> None:

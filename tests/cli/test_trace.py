@@ -80,13 +80,13 @@ def test_mistakes(traced: Path, capsys: Any, tmp_path: Path) -> None:
         assert words in said and len(said.splitlines()) == 1
 
 
-def test_run_says_at_once_what_cannot_be(capsys: Any, tmp_path: Path, write: Any) -> None:
+def test_run_says_at_once_what_cannot_be(start: Any, tmp_path: Path, write: Any) -> None:
     """Before anything is started."""
-    tasks = str(write("@job(After(0))\ndef work(): print('started')"))
+    tasks = write("@job(After(0))\ndef work(): print('started')")
     for options, words in (
         (["--trace", str(tmp_path / "no" / "t.json")], "can't be written: No such file"),
         (["--trace", str(tmp_path / "t.json"), "--trace-size", "much"], "much"),
     ):
-        assert call(["run", tasks, *options]) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and words in err and len(err.splitlines()) == 1
+        program = start("run", tasks, *options)
+        assert program.end() == 2 and program.stdout == ""
+        assert words in program.stderr and len(program.stderr.splitlines()) == 1

@@ -191,5 +191,5 @@ def test_a_spare_that_dies_is_replaced_with_a_pause(driver: Any) -> None:
     os.kill(spare, signal.SIGKILL)
     driver.gone(spare)
     driver.nothing(Died, 0.1)
-    assert len(driver.pool._spares) == 0
+    driver.eventually(lambda: driver.pool.poll(0.01) or not len(driver.pool._spares))
     assert driver.pool._spares.pausing
