@@ -18,6 +18,7 @@ UNPICKLING = {
     "pool/decoding.py": "a value or an exception of a run, in the delivery thread",
     "worker/loop.py": "the parent's messages",
     "worker/runner.py": "functions and arguments",
+    "sources.py": "in workers, the code of modules that the parent has accepted",
     "testing.py": "what `InlinePool(strict=True)` pickled",
 }
 """The only files that unpickle, and what. The loop's are not among them."""

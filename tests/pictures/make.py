@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +92,36 @@ async def _live() -> None:
         scheduler.shutdown(cancel_futures=True, timeout=1)
 
 
-MAKERS: dict[str, Callable[[], None]] = {"trace": history_and_trace, "live": live}
+def dashboard() -> None:
+    """After twenty seconds of the example: on a desk, in the dark, on a phone. Needs selenium and chromium-driver."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "procsched", "run", str(ROOT / "examples" / "busy.py"), "--workers", "3"]
+    command += ["--dashboard", "127.0.0.1:8899", "--dashboard-token", "only-for-the-pictures"]
+    program = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(3)
+        shots = (("", (1280, 1000), False), ("-dark", (1280, 700), True), ("-phone", (500, 1000), False))
+        for name, size, dark in shots:
+            options = webdriver.ChromeOptions()
+            options.binary_location = "/usr/bin/chromium"
+            for flag in (*FLAGS[:-1], f"--window-size={size[0]},{size[1]}"):
+                options.add_argument(flag)
+            if dark:
+                options.add_argument("--blink-settings=preferredColorScheme=0")
+            browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+            browser.get("http://127.0.0.1:8899/?token=only-for-the-pictures")
+            time.sleep(18 if not name else 4)
+            browser.save_screenshot(str(PICTURES / f"dashboard{name}.png"))
+            browser.quit()
+    finally:
+        program.terminate()
+        program.wait(60)
+
+
+MAKERS: dict[str, Callable[[], None]] = {"trace": history_and_trace, "live": live, "dashboard": dashboard}
 
 
 if __name__ == "__main__":

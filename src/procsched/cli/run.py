@@ -29,7 +29,7 @@ from procsched.cli.service import Service
 from procsched.cli.signals import StopSignals
 from procsched.cli.status import CommandFailed, Status
 from procsched.cli.summary import Summary
-from procsched.cli.views import METRICS_ADDRESS, chosen
+from procsched.cli.views import DASHBOARD_ADDRESS, METRICS_ADDRESS, chosen
 from procsched.observe import human
 from procsched.observe.extras import MissingExtra, need
 
@@ -94,6 +94,18 @@ _KILL_TIME = 1.0  # seconds that a second signal gives the kill; what it misses,
 )
 @click.option("--trace", type=click.Path(), metavar="FILE", help="Write a timeline for Perfetto and `procsched trace`.")
 @click.option("--trace-size", default="64MiB", show_default=True, metavar="SIZE", help="Of FILE and FILE.1 together.")
+@click.option(
+    "--dashboard",
+    cls=options.AddressOption,
+    is_flag=False,
+    flag_value=DASHBOARD_ADDRESS,
+    metavar="[HOST:PORT]",
+    help=f"Serve a page that shows what goes on. Without an address: {DASHBOARD_ADDRESS}.",
+)
+@click.option("--dashboard-read-only", is_flag=True, help="Nothing can be done there.")
+@click.option(
+    "--dashboard-token", envvar="PROCSCHED_DASHBOARD_TOKEN", metavar="SECRET", help="Instead of a new one each time."
+)
 @click.option("--reload", is_flag=True, help="Load the file again whenever it, or a module beside it, is saved.")
 @click.option("--control", is_flag=True, help="Let `procsched ctl` talk to it, over a socket in a folder of your own.")
 @click.option("--control-socket", type=click.Path(), metavar="PATH", help="The same, over a socket at this path.")
@@ -118,6 +130,9 @@ def run(
     reload: bool,
     control: bool,
     control_socket: str | None,
+    dashboard: str | None,
+    dashboard_token: str | None,
+    dashboard_read_only: bool,
 ) -> Status:
     """Run the jobs of TASKS.PY until Ctrl-C.
 
@@ -145,6 +160,9 @@ def run(
             trace_size=trace_size,
             control="" if control and control_socket is None else control_socket,
             tasks=tasks,
+            dashboard=dashboard,
+            dashboard_token=dashboard_token,
+            dashboard_read_only=dashboard_read_only,
         )
         with _screen(live, until_idle and log_format == "text") as screen:
             scheduler = _start(workers, only, single_instance, prefix_output)

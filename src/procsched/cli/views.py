@@ -8,6 +8,7 @@ the scheduler has ended and its last events have been told.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("procsched.cli")
 
-__all__ = ["METRICS_ADDRESS", "Opener", "chosen"]
+__all__ = ["DASHBOARD_ADDRESS", "METRICS_ADDRESS", "Opener", "chosen"]
 
+DASHBOARD_ADDRESS = "127.0.0.1:8800"
 METRICS_ADDRESS = "127.0.0.1:9464"
 """The port is the one that exporters of this kind have by custom."""
 
@@ -38,6 +40,9 @@ def chosen(
     trace_size: str,
     control: str | None,
     tasks: str,
+    dashboard: str | None,
+    dashboard_token: str | None,
+    dashboard_read_only: bool,
 ) -> list[Opener]:
     """The openers of the views that were asked for, or `CommandFailed`: a missing package, a path that can't be."""
     openers: list[Opener] = []
@@ -54,6 +59,13 @@ def chosen(
             from procsched.observe import trace as tracer
 
             openers.append(tracer.prepare(trace, size=trace_size))
+        if dashboard is not None:
+            from procsched.web import serve
+
+            title = os.path.basename(tasks)
+            openers.append(
+                serve.prepare(dashboard, token=dashboard_token, read_only=dashboard_read_only, title=title)
+            )
         if control is not None:
             openers.append(lambda scheduler: _controlled(scheduler, control, tasks))
     return openers

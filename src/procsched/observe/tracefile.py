@@ -52,11 +52,12 @@ def read_trace(path: str | os.PathLike[str]) -> TraceFile:
         OSError: It can't be read.
         ValueError: It is no trace of procsched.
     """
-    found = _events_in(path)
+    older = f"{os.fspath(path)}.1"
+    # Without the one, but with the other, its program was killed while it turned over
+    found = [] if os.path.exists(older) and not os.path.exists(path) else _events_in(path)
     begun = _base_of(found)
     if begun is None and found:
         raise ValueError(f"{os.fspath(path)} is no trace of procsched")
-    older = f"{os.fspath(path)}.1"
     if os.path.exists(older):
         try:
             before = _events_in(older)

@@ -1,0 +1,1 @@
+"""The dashboard: a page over HTTP (extra ``web``), by itself or in an application of the user's."""
