@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
+from functools import partial
 
 from harness import Failed, Plan, Side, Table, figure, in_turn
-from peers import EXECUTORS, WORKERS, timed
+from peers import EXECUTORS, WORKERS, busy, timed
 
 TITLE = "Calls of some length"
 NAMES = ("procsched", "multiprocessing.Pool", "concurrent.futures", "loky")
@@ -14,23 +14,16 @@ LENGTHS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.02)
 """Seconds of CPU time."""
 
 
-def busy(seconds: float) -> None:
-    """Of CPU time, so that whoever else runs doesn't shorten it."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-
-
 def use(name: str, length: float, spent: float) -> dict[str, float]:
     """Calls a second that take so long, against what as many workers could do if nothing else cost anything."""
     count = max(8, round(spent * WORKERS / length))
     with EXECUTORS[name]() as executor:
-        get = executor.get
-        for call in [executor.submit(busy, length) for _ in range(4 * WORKERS)]:
+        get, task = executor.get, partial(busy, length)  # a Pool's way of taking arguments is its own
+        for call in [executor.submit(task) for _ in range(4 * WORKERS)]:
             get(call)
 
         def work() -> None:
-            for call in [executor.submit(busy, length) for _ in range(count)]:
+            for call in [executor.submit(task) for _ in range(count)]:
                 get(call)
 
         return {"part": count / timed(work) * length / WORKERS}

@@ -18,13 +18,20 @@ from typing import Any
 
 from procsched import Event, ProcessScheduler, RunEnded, RunRecord
 
-__all__ = ["EXECUTORS", "WORKERS", "Executor", "nothing", "observed", "timed"]
+__all__ = ["EXECUTORS", "WORKERS", "Executor", "busy", "nothing", "observed", "timed"]
 
 WORKERS = 2
 WARM_UP = 200
 
 nothing = os.getpid
 """The task of most measurements: what the rest of a call costs."""
+
+
+def busy(seconds: float) -> None:
+    """Of CPU time, so that whoever else runs doesn't shorten it."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
 
 
 class Witness:

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from harness import Failed, Plan, Side, Table, figure, in_turn, medians, quantile, ratio
-from peers import WARM_UP, WORKERS, Witness, nothing, timed
+from peers import WARM_UP, WORKERS, Witness, busy, nothing, timed
 
 from procsched import FixedRate, Missed, ProcessScheduler
 
@@ -106,13 +106,6 @@ def work(views: list[str], witness: bool, count: int) -> dict[str, float]:
                 future.result()
 
         return _measured(scheduler, measured, count)
-
-
-def busy(seconds: float) -> None:
-    """Of CPU time, so that other programs don't shorten it."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
 
 
 def recurring(views: list[str], witness: bool, count: int) -> dict[str, float]:
