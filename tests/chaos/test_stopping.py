@@ -64,7 +64,8 @@ def test_stopping(state: str, way: str, tmp_path: Path) -> None:
     assert left <= 2, "processes are left"
     assert not named and list(tmp_path.iterdir()) == []
     assert [word for word in UNTIDY if word in err] == [], err
-    assert status == expected_status(way), err
+    # The second Ctrl-C may come when the program has caught the first, and is about to end with its status
+    assert status == expected_status(way) or (way == "SIGINT twice" and status == -signal.SIGINT), err
     if status == 0 and way not in ("exit", "a full pipe"):
         assert out == b"over\n"
 
